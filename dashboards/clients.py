@@ -104,6 +104,29 @@ class SelectedClients:
         return self.lake.uri, self.versions, self.start, self.stop
 
 
+@dataclass(frozen=True)
+class ClientsOfId(SelectedClients):
+    """The client instances of one client id that pushed in a time range: no others are listed.
+
+    Attributes:
+        client_id: "" are those without a client id.
+    """
+
+    client_id: str
+
+    @cached_property
+    def instances(self) -> pa.Table:
+        """The rows of question `instances` of this client id, those with the latest pushes first."""
+        name = "instances_by_client_id"
+        values = {"start": self.start, "stop": self.stop, "client": self.client_id}
+        rows = answer(
+            (*self._key, name, self.client_id),
+            lambda: in_words(name),
+            lambda asked: self.lake.ask(name, values, asked=asked, everybody=True),
+        )
+        return rows.slice(0, MOST_INSTANCES)
+
+
 def totals_of(rows: pa.Table) -> Totals:
     """The totals of some rows of question `instances`; as its question `totals` counts all of them."""
     if not rows.num_rows:

@@ -6,18 +6,16 @@ Measure, bounds and condition are those of the rule (`pipelines.findings.measure
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
 import pandas as pd
-import pyarrow as pa
-import pyarrow.compute as pc
 import sqlglot
 import streamlit as st
 
 from kafka_telemetry_lake.dashboards.answers import answer
-from kafka_telemetry_lake.dashboards.clients import SelectedClients
+from kafka_telemetry_lake.dashboards.clients import ClientsOfId, SelectedClients
 from kafka_telemetry_lake.dashboards.panels import on_demand
 from kafka_telemetry_lake.dashboards.plots import lines
 from kafka_telemetry_lake.dashboards.questions import Parameter, filled, in_words, question, with_relation
@@ -136,14 +134,9 @@ def peers_of(scene: Scene, rule: Rule, row: pd.Series, subject: str) -> Peers:
     ill = _ill(scene, rule, row) - {subject}
     if row["scope"] not in (INSTANCE, CLIENT_ID):
         return Peers(f"other {_noun(row)}s of its cluster", len(ill), tuple(sorted(ill)))
-    instances, owners = scene.clients.instances, scene.clients.owners
-    if "cluster_id" in row:
-        instances = instances.filter(pc.equal(pc.fill_null(instances["cluster_id"], ""), _text(row["cluster_id"])))
-    key = "client_instance_id" if row["scope"] == INSTANCE else "client_id"
-    own = instances.filter(pc.equal(pc.fill_null(instances[key], ""), subject))
+    clusters = [_text(row["cluster_id"])] if "cluster_id" in row else ["", *scene.clients.known.clusters]
     found = Peers("other clients")
-    for column, values, like in _in_common(own, owners, key):
-        others = pc.unique(instances.filter(pc.is_in(instances[column], values))[key]).to_pylist()
+    for like, others in _in_common(scene, row, clusters):
         names = {name for name in others if name} - {subject}
         # A sample that is the same on each look, and that no naming scheme decides.
         healthy = sorted(names - ill, key=lambda name: hashlib.blake2b(name.encode()).digest())
@@ -154,24 +147,38 @@ def peers_of(scene: Scene, rule: Rule, row: pd.Series, subject: str) -> Peers:
     return found
 
 
-def _in_common(own: pa.Table, owners: pa.Table, key: str) -> Iterator[tuple[str, pa.ChunkedArray, str]]:
-    """What peers have in common: a column of question `instances`, its values, and who has one of them in words."""
-    if key == "client_instance_id":
-        yield "client_id", own["client_id"], "instances of its client id"
+def _in_common(scene: Scene, row: pd.Series, clusters: list[str]) -> Iterator[tuple[str, Iterable[str]]]:
+    """Who has something in common with what has a finding: in words, and their names, its own among them."""
+    own = _of_clusters(_of_client_id(scene, row).instances.to_pandas(), clusters)
+    if row["scope"] == INSTANCE:
+        yield "instances of its client id", own["client_instance_id"]
         return
-    of_own = owners.filter(pc.is_in(owners["client_instance_id"], own["client_instance_id"]))
-    applications = pc.unique(of_own["application"].drop_null())
-    theirs = owners.filter(pc.is_in(owners["application"], applications))["client_instance_id"]
-    yield "client_instance_id", theirs, f"client ids of application {_listed(applications)}"
-    software = pc.unique(own["client_software_name"].drop_null())
-    yield "client_software_name", software, f"client ids of software {_listed(software)}"
+    everybody, owners = _everybody(scene), scene.clients.owners.to_pandas()
+    of_own = owners[owners["client_instance_id"].isin(own["client_instance_id"])]
+    applications = of_own["application"].dropna().unique()
+    if len(applications):
+        theirs = owners["client_instance_id"][owners["application"].isin(applications)]
+        like = f"client ids of application {_listed(applications)}"
+        yield like, _of_clusters(everybody.listed(theirs), clusters)["client_id"]
+    software = own["client_software_name"].dropna().unique()
+    rows = everybody.ask("client_ids_of_software", software=["", *software], clusters=clusters)
+    yield f"client ids of software {_listed(software)}", rows["client_id"]
+
+
+def _of_clusters(instances: pd.DataFrame, clusters: list[str]) -> pd.DataFrame:
+    return instances[instances["cluster_id"].fillna("").isin(clusters)]
+
+
+def _everybody(scene: Scene) -> Scene:
+    """The scene of all clients, whoever the page's filters leave."""
+    return replace(scene, selection=replace(scene.selection, filters=()))
 
 
 def _ill(scene: Scene, rule: Rule, row: pd.Series) -> set[str]:
     """Who has the finding open in a finding's cluster, whoever the page's filters leave."""
     if "finding_changes" not in dict(scene.versions):
         return set()
-    found = replace(scene, selection=replace(scene.selection, filters=())).open_findings()
+    found = _everybody(scene).open_findings()
     if "cluster_id" in row:
         found = found[found["cluster_id"].fillna("") == _text(row["cluster_id"])]
     return set(found[found["finding"] == rule.id]["subject"].dropna())
@@ -184,8 +191,17 @@ def _about(scene: Scene, row: pd.Series) -> Scene:
     if scene.selection.filters == filters:
         return scene
     selection = replace(scene.selection, filters=filters)
+    if scope == CLIENT_ID:
+        return replace(scene, selection=selection, clients=_of_client_id(scene, row))
     clients = SelectedClients(scene.lake, scene.versions, selection, scene.start, scene.stop)
     return replace(scene, selection=selection, clients=clients)
+
+
+def _of_client_id(scene: Scene, row: pd.Series) -> ClientsOfId:
+    """The client instances of the client id that a finding is about, or whose instance it is about."""
+    name = _text(row["client_id"] if row["scope"] == INSTANCE else row["subject"])
+    selection = replace(scene.selection, filters=((FILTERS_OF[CLIENT_ID], (name,)),))
+    return ClientsOfId(scene.lake, scene.versions, selection, scene.start, scene.stop, name)
 
 
 def series(hours: pd.DataFrame, own: str) -> pd.DataFrame:
@@ -269,6 +285,6 @@ def _noun(row: pd.Series) -> str:
     return str(NOUNS.get(row["scope"], row["scope"]))
 
 
-def _listed(names: pa.Array) -> str:
-    texts = [name if len(name) <= LONGEST else f"{name[:LONGEST]}…" for name in sorted(names.to_pylist())]
+def _listed(names: Iterable[str]) -> str:
+    texts = [name if len(name) <= LONGEST else f"{name[:LONGEST]}…" for name in sorted(names)]
     return ", ".join(texts[:MOST_NAMED]) + (" and others" if len(texts) > MOST_NAMED else "")

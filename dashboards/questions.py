@@ -33,6 +33,9 @@ MOST_INSTANCES = 1_000_000
 # Questions whose answers aren't shown as they are; what is made of them is limited.
 MOST = {
     "instances": MOST_INSTANCES,
+    "instances_by_id": MOST_INSTANCES,
+    "instances_by_client_id": MOST_INSTANCES,
+    "client_ids_of_software": MOST_INSTANCES,
     "client_ids": MOST_INSTANCES,
     "client_windows": 10_000_000,
     "topic_use": MOST_INSTANCES,

@@ -8,7 +8,6 @@ from types import SimpleNamespace
 from typing import Any
 
 import pandas as pd
-import pyarrow as pa
 import pytest
 
 from kafka_telemetry_lake.dashboards import finding_measure as module
@@ -154,6 +153,17 @@ def test_findings_measure_is_beside_that_of_healthy_peers(scene: Scene) -> None:
     assert [set(hours[name]) for name in ("peers", "median", "ill_peers")] == [{1}, {100.0}, {0}]
 
 
+def test_findings_measure_lists_only_whom_it_is_about(lake: str) -> None:
+    """A page that shows the plot needs no list of all client instances; which filters offer is asked for when open."""
+    scene = open_scene(lake, Selection("all", ()))
+    assert scene is not None
+    for row in (found(scene, WEB), found(scene, LONELY), instance(scene)):
+        _, peers = measured(scene, row)
+        assert peers.known or row["subject"] == LONELY
+        assert module._about(scene, row).marks()["what"].tolist() == [f"new version of {row['client_id']}"]
+    assert "instances" not in vars(scene.clients)
+
+
 def test_findings_measure_of_no_client_id_is_beside_the_others_of_its_kind(scene: Scene) -> None:
     for subject, like, medians in (
         (SLOW_BROKER, "other brokers of its cluster", {12.0}), (UNEVEN, "other consumer groups of its cluster", {5.0}),
@@ -171,8 +181,7 @@ def test_findings_measure_of_an_instance_is_beside_that_of_its_siblings(scene: S
 
 
 def test_names_of_an_application_are_cut_where_they_are_very_long() -> None:
-    names = pa.array(["a" * 1000, "b", "c", "d"])
-    assert module._listed(names) == f"{'a' * 60}…, b, c and others"
+    assert module._listed(["a" * 1000, "b", "c", "d"]) == f"{'a' * 60}…, b, c and others"
 
 
 def test_findings_measure_of_a_cluster_is_not_that_of_another(scene: Scene) -> None:
@@ -234,12 +243,15 @@ def test_findings_measure_statement_answers_the_same_rows(lake: str, scene: Scen
 
 
 def test_the_peers_of_very_many_are_the_same_sample_each_time(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
-    instances = scene.clients.instances
     names = [f"client-{number}" for number in range(3 * MOST_PEERS)]
-    many = instances.slice(0, 1).to_pandas()
-    many = pd.concat([many.assign(client_id=name, client_instance_id=name) for name in [LONELY, *names]])
-    table = type(instances).from_pandas(many, instances.schema, preserve_index=False)
-    monkeypatch.setitem(vars(scene.clients), "instances", table)
+    ask = Scene.ask
+
+    def many(of: Scene, name: str, **parameters: Any) -> pd.DataFrame:
+        if name != "client_ids_of_software":
+            return ask(of, name, **parameters)
+        return pd.DataFrame({"client_id": [LONELY, *names]})
+
+    monkeypatch.setattr(Scene, "ask", many)
     peers, again = (peers_of(scene, rules()[COMMITS], found(scene, LONELY), LONELY) for _ in range(2))
     assert (peers.known, len(peers.healthy or ()), peers) == (len(names), MOST_PEERS, again)
     assert set(peers.healthy or ()) < set(names)

@@ -41,7 +41,7 @@ ASKED: dict[str, Any] = {
     "start": START, "stop": START + timedelta(hours=1), "first_window": START, "step_ms": 60_000, "top": 10_000,
     "metrics": [SENT, LAG, IDLE], "instance": PRODUCER, "metric": SENT,
     "filters": 1, "client": "java-none-producer_stop", "hour": START, "topic": "orders", "group": "g", "instances": 40,
-    "entities": 10, "ids": [PRODUCER],
+    "entities": 10, "ids": [PRODUCER], "software": ["", "apache-kafka-java", "librdkafka"], "clusters": ["", "c"],
 }  # fmt: skip
 GRAINS: tuple[Grain, ...] = ("points", "minutes", "hours")
 

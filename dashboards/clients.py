@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 from kafka_telemetry_lake.dashboards.address import FILTERS, OWNED, Selection
 from kafka_telemetry_lake.dashboards.answers import Asked, answer
 from kafka_telemetry_lake.dashboards.lake import LakeReader, Versions
-from kafka_telemetry_lake.dashboards.questions import MOST_INSTANCES, in_words
+from kafka_telemetry_lake.dashboards.questions import MOST_INSTANCES, Parameter, in_words
 
 LOOK_SHARE, MOST_LOOK_S = 30, 60  # times what counting the clients takes; at most
 
@@ -118,7 +118,7 @@ class ClientsOfId(SelectedClients):
     def instances(self) -> pa.Table:
         """The rows of question `instances` of this client id, those with the latest pushes first."""
         name = "instances_by_client_id"
-        values = {"start": self.start, "stop": self.stop, "client": self.client_id}
+        values: dict[str, Parameter] = {"start": self.start, "stop": self.stop, "client": self.client_id}
         rows = answer(
             (*self._key, name, self.client_id),
             lambda: in_words(name),

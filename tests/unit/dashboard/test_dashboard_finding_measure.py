@@ -155,7 +155,7 @@ def test_findings_measure_is_beside_that_of_healthy_peers(scene: Scene) -> None:
 
 def test_findings_measure_lists_only_whom_it_is_about(lake: str) -> None:
     """A page that shows the plot needs no list of all client instances; which filters offer is asked for when open."""
-    scene = open_scene(lake, Selection("all", ()))
+    scene = open_scene(lake, Selection("all"))
     assert scene is not None
     for row in (found(scene, WEB), found(scene, LONELY), instance(scene)):
         _, peers = measured(scene, row)

@@ -15,7 +15,7 @@ IN_MEMORY := PYTEST_DEBUG_TEMPROOT=$(shell [ -w /dev/shm ] && df -Pm /dev/shm | 
 # The target is the lane that prints what it took, beside its budget (tests/budget.toml).
 PYTEST = TEST_LANE=$@ $(BIN)/pytest
 # Those that take longest begin first.
-SLOW_LANES := slow-kafka slow-unit slow-spark-2 slow-spark slow-receiver slow-property
+SLOW_LANES := slow-kafka slow-receiver slow-unit-2 slow-unit slow-spark-2 slow-spark slow-dashboard slow-property
 
 .DEFAULT_GOAL := help
 .PHONY: help install archive demo demo-proxy demo-files conformance check fmt test test-unit test-spark test-kafka test-dashboard test-receiver receiver test-slow test-slow-ci $(SLOW_LANES) test-matrix mutants lint docs dist tree bench soak lock clean
@@ -94,7 +94,7 @@ test-slow-ci: archive ## slow tests of what was changed, and an eighth of the ot
 	$(BIN)/python -m tools.slow_tests
 	$(MAKE) --output-sync=target -j4 --keep-going $(SLOW_LANES)
 
-slow-spark slow-spark-2 slow-unit: WITH = $(IN_MEMORY)
+slow-spark slow-spark-2 slow-unit slow-unit-2: WITH = $(IN_MEMORY)
 slow-property: WITH = PROPERTY_EXAMPLES=60
 slow-property: SOME = not soak
 $(SLOW_LANES): SOME ?= slow and not soak

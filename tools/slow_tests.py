@@ -21,7 +21,7 @@ import re
 import subprocess
 import sys
 import zlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path, PurePosixPath
@@ -31,7 +31,7 @@ from tools.code_links import PREFIX, Links, Module, Name, module_of, strings
 CODE = ("udfs/", "pipelines/", "sandbox/", "jobs/", "dashboards/", "benchmarks/", "tests/", "tools/")
 BUILD = re.compile(r"pyproject\.toml|.*\.lock|Makefile|tools/(install\.py|check-machine)|tests/conftest\.py|\.ci/.*")
 EIGHTHS = 8
-LANES = ("property", "kafka", "receiver", "spark", "spark-2", "unit")
+LANES = ("property", "kafka", "receiver", "spark", "spark-2", "dashboard", "unit", "unit-2")
 # Its fast tests run with more examples among the slow ones.
 PROPERTIES = "tests/unit/conversion/test_property_engine.py"
 
@@ -44,12 +44,9 @@ def lane_of(path: str) -> str:
         return "receiver" if re.match(r"tests/kafka/test_(receiver|hostile|ingest)", path) else "kafka"
     if path.startswith("tests/spark/"):
         return "spark-2" if re.match(r"tests/spark/test_[s-z]", path) else "spark"
-    return "unit"
-
-
-def in_order(paths: Iterable[str]) -> list[str]:
-    """The dashboard's tests come last: their browser leaves an event loop, beside which asyncio has none."""
-    return sorted(paths, key=lambda path: (path.startswith("tests/dashboard/"), path))
+    if path.startswith("tests/dashboard/"):
+        return "dashboard"  # alone: a browser leaves an event loop, beside which asyncio has none
+    return "unit-2" if re.match(r"tests/unit/[j-z]", path) else "unit"
 
 
 def slow_tests(module: Module) -> set[str]:
@@ -231,10 +228,10 @@ def main(argv: list[str]) -> int:
     folder = Path(".slow")
     folder.mkdir(exist_ok=True)
     for lane in LANES:
-        own = in_order(path for path in chosen if lane_of(path) == lane)
+        own = sorted(path for path in chosen if lane_of(path) == lane)
         (folder / lane).write_text("".join(f"{path}\n" for path in own), "utf-8")
         if "--all" not in argv:
-            print("".join(f"{lane:8} {path}: {chosen[path]}\n" for path in own), end="")
+            print("".join(f"{lane:9} {path}: {chosen[path]}\n" for path in own), end="")
     left = [path for path in choice.starts if path not in chosen]
     left_out = f"{len(left)} of {len(choice.starts)} slow test files left out" + ": " * bool(left) + " ".join(left)
     (folder / "left-out").write_text(f"{left_out}\n", "utf-8")

@@ -11,7 +11,7 @@ import pytest
 
 from tools import slow_tests
 from tools.code_links import Links, Module
-from tools.slow_tests import EIGHTHS, LANES, PROPERTIES, Change, Choice, eighth, in_order, lane_of
+from tools.slow_tests import EIGHTHS, LANES, PROPERTIES, Change, Choice, eighth, lane_of
 
 ROOT = Path(__file__).parents[3]
 SOURCES = {
@@ -193,6 +193,10 @@ def test_what_is_compared_with(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     assert slow_tests.change_since(old) == Change(frozenset({("udfs.x", "A")}))
 
 
-def test_tests_with_a_browser_come_after_those_with_an_event_loop() -> None:
-    paths = ["tests/unit/b.py", "tests/dashboard/a.py", "tests/unit/a.py"]
-    assert in_order(paths) == ["tests/unit/a.py", "tests/unit/b.py", "tests/dashboard/a.py"]
+def test_tests_with_a_browser_are_in_no_lane_with_those_of_an_event_loop() -> None:
+    lanes: dict[str, set[str]] = {}
+    for path in (ROOT / "tests").rglob("test_*.py"):
+        name = str(path.relative_to(ROOT))
+        lanes.setdefault(lane_of(name), set()).add("browser" if name.startswith("tests/dashboard/") else "others")
+    assert [lane for lane, what in lanes.items() if "browser" in what] == ["dashboard"]
+    assert lanes["dashboard"] == {"browser"}

@@ -8,7 +8,6 @@ import re
 import subprocess
 import sys
 import tarfile
-import venv
 import zipfile
 from dataclasses import dataclass
 from importlib.metadata import version
@@ -22,6 +21,9 @@ from tests.unit.quality.test_quality import outcome, push, write
 
 FOREIGN = ("dashboards", "jobs", "pipelines", "sandbox", "sql", "udfs")
 ROOT = Path(__file__).parents[3]
+UV = Path(sys.executable).with_name("uv")
+# It reads what packages ask for, where pip would fetch the packages.
+DRY_RUN = (UV, "pip", "install", "--dry-run", "--quiet", "--python", sys.executable, "--target", "none")
 VERSION = f"telemetry-lake {version('kafka-telemetry-lake')}\n"
 HELP = """
 import sys
@@ -78,18 +80,20 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Built:
 
 @pytest.fixture(scope="module")
 def installed(built: Built, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder of the clean environment's commands."""
+    """The folder of the commands in the clean environment that pipx makes."""
     folder = tmp_path_factory.mktemp("wheel")
-    venv.create(folder / "venv", with_pip=True)
-    pip = (folder / "venv" / "bin" / "pip", "install", "--quiet", "--no-compile", "-c", built.constraints, built.wheel)
-    code, _, error = run(*pip, cwd=folder)
+    homes = {f"PIPX_{name}": str(folder / name) for name in ("HOME", "BIN_DIR", "MAN_DIR")}
+    pip = f"--quiet --no-compile --constraint {built.constraints}"
+    pipx = (sys.executable, "-m", "pipx", "install", "--python", sys.executable, "--pip-args", pip, built.wheel)
+    code, _, error = run(*pipx, cwd=folder, PIPX_DEFAULT_BACKEND="pip", **homes)
     assert code == 0, error
-    (site,) = (folder / "venv" / "lib").glob("python*/site-packages")
+    environment = folder / "HOME" / "venvs" / "kafka-telemetry-lake"
+    (site,) = (environment / "lib").glob("python*/site-packages")
     assert not [name for name in FOREIGN if (site / name).exists()], "the wheel installs more than one name"
     for name in FOREIGN:  # on a shared cluster others have packages of such names
         (site / name).mkdir()
         (site / name / "__init__.py").write_text(f"raise ImportError('the {name} of another project')\n")
-    return folder / "venv" / "bin"
+    return environment / "bin"
 
 
 @pytest.mark.slow
@@ -97,6 +101,7 @@ def test_the_sdist_has_all_that_the_wheel_of_a_checkout_has(built: Built, tmp_pa
     """The package's folders are links, which a builder may follow twice, or not at all."""
     build(tmp_path, "--wheel")
     (direct,) = tmp_path.glob("*.whl")
+    assert direct.read_bytes() == built.wheel.read_bytes()
     with zipfile.ZipFile(direct) as checkout, zipfile.ZipFile(built.wheel) as wheel:
         files = {name: checkout.read(name) for name in checkout.namelist()}
         assert {name: wheel.read(name) for name in wheel.namelist()} == files
@@ -116,20 +121,15 @@ def test_the_sdist_has_all_that_the_wheel_of_a_checkout_has(built: Built, tmp_pa
 
 @pytest.mark.slow
 def test_two_builds_are_the_same_bytes(built: Built, tmp_path: Path) -> None:
-    build(tmp_path)
-    assert (tmp_path / built.wheel.name).read_bytes() == built.wheel.read_bytes()
+    build(tmp_path, "--sdist")
     assert (tmp_path / built.sdist.name).read_bytes() == built.sdist.read_bytes()
 
 
 @pytest.mark.slow
-def test_pipx_and_uvx_install_it(built: Built, tmp_path: Path) -> None:
-    homes = {f"PIPX_{name}": str(tmp_path / name) for name in ("HOME", "BIN_DIR", "MAN_DIR")}
-    pip = f"--quiet --no-compile --constraint {built.constraints}"
-    pipx = (sys.executable, "-m", "pipx", "install", "--python", sys.executable, "--pip-args", pip, built.wheel)
-    code, _, error = run(*pipx, cwd=tmp_path, PIPX_DEFAULT_BACKEND="pip", **homes)
-    assert code == 0, error
-    assert run(tmp_path / "BIN_DIR" / "telemetry-lake", "--version", cwd=tmp_path) == (0, VERSION, "")
-    uvx = (Path(sys.executable).parent / "uvx", "--quiet", "--constraints", built.constraints, "--from", built.sdist)
+def test_pipx_and_uvx_install_it(built: Built, installed: Path, tmp_path: Path) -> None:
+    (command,) = installed.parents[3].glob("BIN_DIR/telemetry-lake")
+    assert run(command, "--version", cwd=tmp_path) == (0, VERSION, "")
+    uvx = (UV.with_name("uvx"), "--quiet", "--constraints", built.constraints, "--from", built.sdist)
     assert run(*uvx, "telemetry-lake", "--version", cwd=tmp_path) == (0, VERSION, "")
 
 
@@ -145,8 +145,7 @@ def test_the_extras_fit_together(built: Built, tmp_path: Path) -> None:
     ]  # fmt: skip
     together = [extra for extra in extras if extra not in other_sparks]
     all_of_them = f"{built.wheel}[{','.join(together)}]"
-    pip = (sys.executable, "-m", "pip", "install", "--dry-run", "--ignore-installed", "--quiet", "--report", "-")
-    code, _, error = run(*pip, "-c", built.constraints, all_of_them, cwd=tmp_path)
+    code, _, error = run(*DRY_RUN, "-c", built.constraints, all_of_them, cwd=tmp_path)
     assert code == 0, error
 
 
@@ -156,9 +155,8 @@ def test_the_oldest_python_installs_the_lock(built: Built, tmp_path: Path) -> No
     asked = [line for line in built.constraints.read_text().splitlines() if not line.startswith("pyspark==")]
     requirements = tmp_path / "requirements.txt"  # without pyspark, which is a source archive
     requirements.write_text("\n".join(asked))
-    pip = (sys.executable, "-m", "pip", "install", "--dry-run", "--quiet", "--no-deps", "--target", tmp_path / "none")
-    oldest = ("--python-version", "3.11.0", "--only-binary=:all:")
-    code, _, error = run(*pip, *oldest, "-r", requirements, cwd=tmp_path)
+    oldest = ("--no-deps", "--python-version", "3.11.0", "--only-binary=:all:")
+    code, _, error = run(*DRY_RUN, *oldest, "-r", requirements, cwd=tmp_path)
     assert code == 0, error[-2000:]
 
 

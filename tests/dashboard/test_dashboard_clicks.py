@@ -14,6 +14,10 @@ from tests.dashboard.test_dashboard_pages import keep
 from tests.dashboard.test_dashboard_plots import DRAWN, panel, saved
 
 SHOWN = "failed_records"
+SLOW, SOAK = [pytest.mark.slow], [pytest.mark.slow, pytest.mark.soak]
+# A setting of two lines, a finding without one, and one of consumers. The evidence of the others is that of their rules
+# (tests/unit/sql/test_findings.py).
+OTHERS = ("one_record_per_request", "near_request_timeout", "slow_processing")
 
 
 @pytest.fixture(scope="module")
@@ -33,7 +37,8 @@ def on(page: Page, heading: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "finding", [SHOWN, *(pytest.param(name, marks=pytest.mark.slow) for name in FAULTS if name != SHOWN)]
+    "finding",
+    [SHOWN, *(pytest.param(name, marks=SLOW if name in OTHERS else SOAK) for name in FAULTS if name != SHOWN)],
 )
 def test_three_clicks_lead_from_a_fault_to_the_instance_the_cause_and_the_fix(open_page: Open, finding: str) -> None:
     fault, bad = FAULTS[finding], bad_instance(finding)

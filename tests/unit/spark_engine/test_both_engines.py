@@ -18,7 +18,8 @@ from tests.support.two_engines import Record, compare, made_up, rounds, stored
 
 pytestmark = pytest.mark.lake
 
-SEEDS = [1, 2, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(3, 23))]
+SLOW, SOAK = [pytest.mark.slow], [pytest.mark.slow, pytest.mark.soak]
+SEEDS = [1, 2, *(pytest.param(seed, marks=SLOW if seed < 7 else SOAK) for seed in range(3, 23))]
 SCENARIOS = int(os.environ.get("ENGINE_SCENARIOS", "20"))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from pathlib import Path
@@ -13,12 +14,19 @@ from kafka_telemetry_lake.jobs.companions import evaluating
 from kafka_telemetry_lake.jobs.support.locks import FINDINGS, UPKEEP, LakeBusyError, only
 from kafka_telemetry_lake.jobs.support.supervisor import supervised
 from kafka_telemetry_lake.pipelines.findings.model import Override, Overrides
+from tests.support.few_rules import judged_by
 from tests.support.patience import PATIENCE_S, wait_until
 from tests.unit.findings.test_findings_states_lake import SmallLake
 
 pytestmark = pytest.mark.lake
 
 SOON = 0.001  # minutes
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _few_rules() -> Iterator[None]:
+    with judged_by("unreadable_telemetry", "failed_records"):
+        yield
 
 
 @pytest.fixture

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import json
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -38,9 +37,8 @@ from kafka_telemetry_lake.pipelines.upkeep.maintenance import (
     MaintenanceSettings,
 )
 from kafka_telemetry_lake.udfs.findings.states import HOUR_US, finding_id
-from tests.support.captured_lake import push_row, write_lake
+from tests.support.few_rules import judged_by
 from tests.support.lake_tables import table
-from tests.support.landing_records import captured
 from tests.unit.findings.test_findings_states_evaluator import changes
 
 pytestmark = pytest.mark.lake
@@ -93,7 +91,16 @@ class SmallLake:
         return {row["subject"]: row["state"] for row in self.ask("SELECT subject, state FROM open_findings")}
 
 
+# The damaged pushes', one of each other scope, one with a bound where it closes, one that compares with a week before.
+RULES = ("unreadable_telemetry", "greedy_principal", "one_slow_broker", "about_to_lose_data", "uneven_assignment",
+         "quota_headroom_short", "costly_commits", "latency_regression")  # fmt: skip
 ORDERS = finding_id({"cluster_id": "c", "finding": "unreadable_telemetry", "scope": "client_id", "subject": "orders"})
+
+
+@pytest.fixture(autouse=True)
+def _few_rules() -> Iterator[None]:
+    with judged_by(*RULES):
+        yield
 
 
 @pytest.fixture
@@ -218,38 +225,6 @@ def test_findings_about_no_client_id_open_and_are_resolved(tmp_path: Path) -> No
     assert sorted(said) == sorted(
         (*subject, *change) for subject in subjects for change in (("opened", START), ("resolved", ended))
     )
-
-
-@pytest.mark.slow
-def test_what_is_read_of_an_hour_is_what_the_view_has_of_it(tmp_path: Path) -> None:
-    """A rule that looks at other hours would fail here: evaluation reads only the hours that it is about."""
-    pushes = [push_row(record) for record in captured().to_pylist()]
-    for push in pushes:  # half of the clients an hour later
-        push["landed_at"] += timedelta(minutes=50 * (ord(push["client_instance_id"][-1]) % 2))
-    path = write_lake(tmp_path / "lake", pa.Table.from_pylist(pushes, PUSHES.schema))
-    columns = (
-        "cluster_id, window_start, finding, severity, scope, subject, client_id, measure, instances, "
-        "instances_affected, worst_instance, evidence, advice"
-    )
-    whole = run_query(str(path), f"SELECT {columns} FROM findings").read_all().to_pylist()
-    assert len(whole) >= 6
-    _, landed = LakeHours(str(path)).landed(Position())
-    parts: Rows = []
-    assert len({each.hour for each in landed}) == 2
-    for hour in sorted({each.hour for each in landed}):
-        with LakeHours(str(path)).hours(hour, hour) as hours:
-            for (_, found_in), rows in hours.found().items():
-                start = datetime.fromtimestamp(found_in * 3600, UTC)
-                parts += [{"window_start": start} | dict(row) for row in rows]
-
-    for row in parts:
-        for name in ("principal", "application", "owner"):
-            del row[name]
-
-    def key(row: dict[str, Any]) -> str:
-        return json.dumps(row, sort_keys=True, default=str)
-
-    assert sorted(parts, key=key) == sorted(whole, key=key)
 
 
 @pytest.mark.slow

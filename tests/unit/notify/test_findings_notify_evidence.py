@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 import threading
+from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ from typing import Any
 import pytest
 
 from kafka_telemetry_lake.pipelines.notify.delivery import deliveries
+from tests.support.few_rules import judged_by
 from tests.support.lake_tables import table
 from tests.unit.findings.test_findings_states_lake import START, SmallLake
 from tests.unit.notify.changed_findings import http_sink, notify_file
@@ -19,6 +21,12 @@ from tests.unit.notify.changed_findings import http_sink, notify_file
 pytestmark = pytest.mark.lake
 
 NOTE = Path("finding_changes") / "_findings-e000000000000.json"
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _few_rules() -> Iterator[None]:
+    with judged_by("unreadable_telemetry", "failed_records"):
+        yield
 
 
 @pytest.fixture(scope="module")

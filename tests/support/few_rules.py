@@ -6,9 +6,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from unittest.mock import patch
 
-from kafka_telemetry_lake.pipelines.findings import views as findings
 from kafka_telemetry_lake.pipelines.findings.model import Overrides, Rule
-from kafka_telemetry_lake.pipelines.findings.rules import rules
+from kafka_telemetry_lake.pipelines.findings.rules import overridden_rules, rules
 from kafka_telemetry_lake.pipelines.query import views
 
 
@@ -16,14 +15,13 @@ from kafka_telemetry_lake.pipelines.query import views
 def judged_by(*ids: str) -> Iterator[None]:
     """Views of findings have these rules alone. One of them must be about client instances."""
     assert set(ids) <= rules().keys()
-    known = findings.overridden_rules
 
     def some(overrides: Overrides) -> list[Rule]:
-        return [rule for rule in known(overrides) if rule.id in ids]
+        return [rule for rule in overridden_rules(overrides) if rule.id in ids]
 
     views._texts.cache_clear()
     try:
-        with patch.object(findings, "overridden_rules", some):
+        with patch("kafka_telemetry_lake.pipelines.findings.views.overridden_rules", some):
             yield
     finally:
         views._texts.cache_clear()

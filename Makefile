@@ -77,7 +77,7 @@ test-spark: archive ## tests of the job in a local Spark session
 test-kafka: archive ## tests with real brokers, the plugin, real clients and the job
 	$(PYTEST) tests/kafka -m "not slow"
 
-test-dashboard: install ## tests of the dashboard, in headless Chromium if installed; screenshots in tests/dashboard/screenshots
+test-dashboard: install ## tests of the dashboard, in headless Chromium if installed; with SCREENSHOTS=1 they leave some in tests/dashboard/screenshots
 	$(PYTEST) tests/dashboard -m "not slow"
 
 receiver: install ## build the receivers' jars: the plugin's in receiver/target, the proxy's in receiver/proxy/target

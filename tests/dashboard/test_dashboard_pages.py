@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from datetime import UTC, datetime
 from pathlib import Path
@@ -36,7 +37,9 @@ NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)
 
 
 def keep(page: Page, name: str) -> None:
-    """A screenshot of the whole page for people."""
+    """A screenshot of the whole page for people who ask for it: it costs as much as to open the page."""
+    if not os.environ.get("SCREENSHOTS"):
+        return
     SCREENSHOTS.mkdir(exist_ok=True)
     height = page.evaluate("document.querySelector('[data-testid=stMain]').scrollHeight")
     page.set_viewport_size({"width": 1400, "height": min(int(height) + 20, 4000)})

@@ -94,9 +94,8 @@ def _rollups(
     given, starts = values[numbers], (first + numbers) // minutes * minutes
     starts, of = np.unique(starts, return_inverse=True)
     sums, counts = np.bincount(of, given), np.bincount(of)
-    at = pa.array(
-        [NOON + timedelta(minutes=int(start)) for start in starts], METRIC_ROLLUPS_1M.schema.field("window_start").type
-    )
+    micros = pa.array((round(NOON.timestamp()) + 60 * starts) * 1_000_000, pa.int64())
+    at = micros.cast(METRIC_ROLLUPS_1M.schema.field("window_start").type)
     is_counter = metric.endswith(".total")
     whole = bool((sums % 1 == 0).all())
     columns: dict[str, Any] = {

@@ -17,6 +17,7 @@ import subprocess
 import sys
 import tempfile
 from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from benchmarks.figures import print_figures, store_runs
@@ -46,7 +47,7 @@ def main() -> None:
         builds = {"before": checkout(options.commit, Path(folder)), "now": ROOT}
         for turn in range(options.turns):
             for build, root in builds.items():
-                for shape, size, read, took in _rounds(root, flags):
+                for shape, size, read, took in job_rounds(root, flags):
                     print(f"turn {turn}, {build}: {shape} {size}: {read} points, {took:.2f} CPU-s", flush=True)
                     runs.append({"build": build, "shape": shape, "size": size, "points": read, "cpu_s": took})
                     points[build, shape, size] += read
@@ -72,9 +73,15 @@ def checkout(commit: str, folder: Path) -> Path:
     return clone
 
 
-def _rounds(root: Path, flags: list[str]) -> list[tuple[str, str, int, float]]:
-    """Shape, size, points and CPU-s of each round of one turn of a build."""
-    environment = os.environ | {"PYTHONPATH": str(root)}
+def job_rounds(
+    root: Path, flags: Sequence[str], variables: Mapping[str, str] | None = None
+) -> list[tuple[str, str, int, float]]:
+    """Shape, size, points and CPU-s of each round of one turn of a build.
+
+    Args:
+        variables: of the environment, besides those of this process.
+    """
+    environment = os.environ | {"PYTHONPATH": str(root)} | dict(variables or {})
     argv = [sys.executable, "-c", PROGRAM, *flags]
     run = subprocess.run(argv, cwd=root, env=environment, stdout=subprocess.PIPE, text=True, check=False)
     if run.returncode:

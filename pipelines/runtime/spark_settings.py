@@ -82,6 +82,8 @@ JAVA_OPTIONS = (
     # Records pass through the heap and hardly any object stays, but the collector never gives a young generation back.
     "-XX:MaxNewSize=160m",
     "-XX:MaxHeapFreeRatio=50",
+    # A heap begins with a 64th of the machine's memory otherwise, and never becomes smaller.
+    "-Xms64m",
     # In the first minutes of a small fleet HotSpot's optimizing compiler is among the dearest threads, for code that
     # runs once a batch. Four times its default thresholds leave it the loops over records.
     "-XX:Tier4InvocationThreshold=20000",

@@ -25,6 +25,7 @@ from kafka_telemetry_lake.pipelines.lake.errors import FencedError
 from kafka_telemetry_lake.pipelines.lake.fence import Fence
 from kafka_telemetry_lake.pipelines.lake.lake import Lake
 from kafka_telemetry_lake.pipelines.lake.log_files import Action, LogFiles
+from kafka_telemetry_lake.pipelines.runtime.python_worker import release_memory
 from kafka_telemetry_lake.pipelines.tables.lifecycle import CLIENT_CHANGES
 from kafka_telemetry_lake.pipelines.tables.operator import BROKER_CONNECTIONS, PUSHES, QUOTA_SAMPLES, TABLES
 from kafka_telemetry_lake.pipelines.tables.table import LANDED_DATE, Table
@@ -196,4 +197,5 @@ class Upkeep:
                 log.warning("upkeep: %s: %s", name, " ".join(str(error).split())[:500])
                 continue
             if replaced:
+                release_memory()  # up to 300 MB, which the job needs for nothing else
                 log.info("upkeep: %s: %d small files merged", name, replaced)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import threading
 import time
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Any
 
@@ -311,6 +311,21 @@ def test_every_table_of_the_job_is_looked_after_and_one_that_fails_is_tried_agai
         upkeep.look(ended)
     assert [record.message for record in caplog.records if record.levelname == "WARNING"]
     assert {each.name for each in KEPT_UP} > {each.name for each in TABLES}
+
+
+@pytest.mark.usefixtures("few")
+def test_memory_is_returned_after_each_table_that_was_merged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    stream, fleet = LocalStream(tmp_path), Fleet(clients=2)
+    for _ in range(4):
+        stream.batch(fleet.round())
+    released: list[int] = []
+    monkeypatch.setattr(small_files, "release_memory", lambda: released.append(1))
+    upkeep = Upkeep(str(stream.lake), lambda: DeltaTable(str(stream.lake / "pushes")).version())
+    held = {each.name: len(files(stream, each.name)) for each in MERGED if (stream.lake / each.name).exists()}
+    upkeep.look(threading.Event(), date.fromisoformat(EVENING))
+    assert len(released) == sum(number >= 4 for number in held.values()) > 1
+    upkeep.look(threading.Event(), date.fromisoformat(EVENING))
+    assert len(released) == sum(number >= 4 for number in held.values())
 
 
 def test_new_tables_have_the_settings_of_the_log(tmp_path: Path) -> None:

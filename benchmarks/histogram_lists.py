@@ -2,9 +2,9 @@
 
     python -m benchmarks.histogram_lists
 
-The shape `histograms` of `benchmarks.shapes` goes through the job's two tasks, as in `benchmarks.bytes`. The lists of the
-last batch's points, in the order in which they landed, are written again in each representation, with the encodings of
-the table, and nothing else. CPU is the median of `ROUNDS`. Nothing is stored: it is the table of a decision.
+The shape `histograms` of `benchmarks.shapes` goes through the job's two tasks, as in `benchmarks.bytes`. The lists of
+the last batch's points, in the order in which they landed, are written again in each representation, with the encodings
+of the table, and nothing else. CPU is the median of `ROUNDS`. Nothing is stored: it is the table of a decision.
 """
 
 from __future__ import annotations

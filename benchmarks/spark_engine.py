@@ -30,7 +30,7 @@ from pyspark.sql import SparkSession
 
 from benchmarks.figures import print_figures
 from benchmarks.peers import naive_spark
-from benchmarks.shapes import STOCK
+from benchmarks.shapes import STOCK, Shape
 from kafka_telemetry_lake.jobs.support.ingest_by_name import TABLES
 from kafka_telemetry_lake.jobs.support.judging import caught_up_operator
 from kafka_telemetry_lake.pipelines.ingest.sources import FilesSource
@@ -81,10 +81,10 @@ def main() -> None:
     print_figures(figures)
 
 
-def write_rounds(folder: Path, pushes: int, rounds: int) -> int:
-    """Write the fleet's pushes, a file for each landing partition and round; returns the points of the last round."""
+def write_rounds(folder: Path, pushes: int, rounds: int, shape: Shape = STOCK) -> int:
+    """Write a fleet's pushes, a file for each landing partition and round; returns the points of the last round."""
     folder.mkdir()
-    fleet, _ = STOCK.fleets(pushes * rounds)
+    fleet, _ = shape.fleets(pushes * rounds)
     offsets, points = [0] * PARTITIONS, 0
     for number in range(rounds):
         landings = list(fleet.landings(number * pushes, (number + 1) * pushes))

@@ -4,37 +4,43 @@
     python -m benchmarks.spark_lines 4.0 4.2 4.2:/usr/lib/jvm/java-25    Spark 4.2 with another Java, too
     python -m benchmarks.spark_lines --small                             ten minutes of 10,000 clients
 
-A turn of an environment is a turn of `benchmarks.before`: a broker and a warm job, which reads a round of each shape and
-size. With ``--small`` a job of each environment follows a fleet of its own, all at the same time. It is for after the
-turns: the first one leaves HotSpot's archive of classes, which the later ones, and the small fleets, start from.
+In a turn each environment reads the rounds of each shape and size, in a process of its own: files with the columns of
+Spark's Kafka source, a micro-batch a round (`benchmarks.spark_engine`). The last round counts, CPU of JVM and Python,
+and so does all until then, the start included. With ``--small`` a job of each environment follows a fleet of its own,
+all at the same time. It is for after the turns, as the small fleets start from HotSpot's archive of classes, which the
+first job leaves.
 
-A Spark other than the installed one is put into `.matrix/spark-<line>`, which comes first on the path of job and workers;
-all other packages are those of this environment. The printed table has the mean of all turns of an environment.
+A Spark other than the installed one is put into `.matrix/spark-<line>`, which comes first on the path of job and
+workers; all other packages are those of this environment. The table has the mean of all turns of an environment.
 """
 
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import os
 import re
 import statistics
 import subprocess
 import sys
+import tempfile
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
 from uv import find_uv_bin
 
-from benchmarks.before import ROOT, job_rounds
+from benchmarks.before import ROOT
 from benchmarks.figures import store_runs
 from benchmarks.shapes import SHAPES, SIZES
+from benchmarks.spark_engine import write_rounds
 from kafka_telemetry_lake.pipelines.runtime.jars import SPARK_LINES, line_of_installed_spark
 
 MATRIX = ROOT / ".matrix"
+ROUNDS = 3  # of a size: two warm up
 # Fetches the line's jars, and has the first job leave the archive of classes that it misses.
 PREPARE = """
 import os
@@ -106,26 +112,45 @@ def main() -> None:
                 print(name, json.dumps(figures), flush=True)
         return
     cpu_s: defaultdict[str, defaultdict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
-    flags = ["--shapes", *options.shapes, "--sizes", *options.sizes]
-    for turn in range(options.turns):
-        for name, variables in there.items():
-            for shape, size, points, took in job_rounds(ROOT, flags, variables):
-                print(f"turn {turn}, {name}: {shape} {size}: {points} points, {took:.2f} CPU-s", flush=True)
-                cpu_s[name][f"{shape}, {size}"].append(took)
+    shapes = [shape for shape in SHAPES if shape.name in options.shapes]
+    with tempfile.TemporaryDirectory(prefix="spark-lines-") as folder:
+        for shape, size in itertools.product(shapes, options.sizes):
+            source = Path(folder, shape.name, size)
+            source.mkdir(parents=True)
+            points = write_rounds(source / "source", shape.pushes(SIZES[size]), ROUNDS, shape)
+            for turn, (name, variables) in itertools.product(range(options.turns), there.items()):
+                rounds = batches(source / "source", variables)
+                print(f"turn {turn}, {name}: {shape.name} {size}: {points} points, {rounds} CPU-s", flush=True)
+                cpu_s[name][f"{shape.name}, {size}"].append(rounds[-1])
+                cpu_s[name][f"{shape.name}, {size}, with the start"].append(sum(rounds))
     store_runs("spark_lines", {"cpu_s": cpu_s})
     print("\n".join(table(cpu_s)))
+
+
+def batches(source: Path, variables: dict[str, str]) -> list[float]:
+    """CPU-s of JVM and Python in each round; the first has the start of all processes."""
+    with tempfile.TemporaryDirectory(prefix="spark-lines-") as folder:
+        Path(folder, "source").symlink_to(source)
+        argv = [sys.executable, "-m", "benchmarks.spark_engine", "--side", "fast", "--folder", folder]
+        environment = os.environ | variables
+        run = subprocess.run(argv, cwd=ROOT, env=environment, stdout=subprocess.PIPE, text=True, check=True)
+    return [float(each) for each in json.loads(run.stdout.splitlines()[-1])["rounds"]]
 
 
 def small(variables: dict[str, str]) -> dict[str, float]:
     """The figures of `benchmarks.small` with 10,000 clients."""
     run = subprocess.run(
         [sys.executable, "-c", SMALL],
-        cwd=ROOT, env=os.environ | variables, stdout=subprocess.PIPE, text=True, check=True,
-    )  
+        cwd=ROOT,
+        env=os.environ | variables,
+        stdout=subprocess.PIPE,
+        text=True,
+        check=True,
+    )
     return dict(json.loads(run.stdout.splitlines()[-1]))
 
 
-def table(cpu_s: dict[str, dict[str, list[float]]]) -> Iterator[str]:
+def table(cpu_s: Mapping[str, Mapping[str, list[float]]]) -> Iterator[str]:
     """Lines of Markdown: mean CPU-s of each round by environment, in brackets the ratio to the first one."""
     first = next(iter(cpu_s.values()))
     yield f"| Spark | {' | '.join(first)} |"

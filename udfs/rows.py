@@ -110,7 +110,7 @@ QUARANTINE = pa.schema(
         *PUSH_KEY,
         column("client_instance_id", pa.string(), "NULL: the record has none"),
         column("client_id", pa.string(), "client.id of the request"),
-        column("scope", pa.string(), "what was rejected: push or point"),
+        column("scope", pa.string(), "what was rejected: push, point or quota_sample"),
         column("reason", pa.string(), "Kafka's error name for pushes, the rule's name for points"),
         column("detail", pa.string(), "what is wrong, in words"),
         column("metric", pa.string(), "metric of a rejected point"),

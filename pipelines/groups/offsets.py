@@ -83,7 +83,7 @@ def record_offsets(
     """
     table = GROUP_OFFSETS.create(lake)
     done = table.transaction_version(APP_ID) or 0
-    stored: list[Row] = table.to_pyarrow_table().cast(GROUP_OFFSETS.schema).to_pylist()
+    stored: list[Row] = table.to_pyarrow_table(columns=GROUP_OFFSETS.schema.names).to_pylist()
     _add_events(lake, [row for row in stored if row["step"] == done], done)
     others = [row for row in stored if row["cluster_id"] != cluster_id]
     before = {_key(row): row for row in stored if row["cluster_id"] == cluster_id}
@@ -94,7 +94,7 @@ def record_offsets(
         return 0
     write_deltalake(
         table,
-        pa.Table.from_pylist([*others, *rows], GROUP_OFFSETS.schema),
+        GROUP_OFFSETS.with_partition(pa.Table.from_pylist([*others, *rows], GROUP_OFFSETS.schema)),
         mode="overwrite",
         commit_properties=transaction({APP_ID: done + 1}),
     )

@@ -53,14 +53,14 @@ class JobLake:
     fence: Fence | None = None  # the lease under which it is written
 
     def create_tables(self) -> dict[str, DeltaTable]:
-        """Create the tables that the lake lacks; returns all of them by name, open.
+        """Create the tables that the lake lacks, and add columns of later releases; returns all by name, open.
 
         Raises:
-            OtherFormatError: a table has another format; none is created.
+            OtherFormatError: a table has another format; none is created or changed.
         """
         tables = (*TABLES, LOST_RECORDS)
         opened = {table.name: table.open(self.path) for table in tables}
-        return {table.name: opened[table.name] or table.create(self.path) for table in tables}
+        return {table.name: table.create(self.path, opened[table.name]) for table in tables}
 
     def has_pushes(self) -> bool:
         """Whether the lake has any landing records."""

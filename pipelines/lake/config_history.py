@@ -160,7 +160,7 @@ def _write(table: HistoryTable, delta: DeltaTable, differences: ConfigChanges, n
     versions = {version(row): row for row in (*rows, *differences.ended, *differences.begun)}
     write_deltalake(
         delta,
-        pa.Table.from_pylist(list(versions.values()), schema=table.schema),
+        table.with_partition(pa.Table.from_pylist(list(versions.values()), schema=table.schema)),
         mode="overwrite",
         # Concurrent commits with one application id conflict, so no version is recorded twice or lost.
         commit_properties=transaction({f"kafka-telemetry-lake:{table.name}": int(now.timestamp() * 1000)}),

@@ -286,7 +286,7 @@ class Lifecycle:
         if self._subscriptions is None:
             if not self._lake.has(SUBSCRIPTIONS):
                 return SUBSCRIPTIONS.schema.empty_table()
-            self._subscriptions = self._lake.table(SUBSCRIPTIONS)
+            self._subscriptions = self._lake.create(SUBSCRIPTIONS)
         self._subscriptions.update_incremental()
         rows = self._subscriptions.to_pyarrow_table()
         return rows.select(SUBSCRIPTIONS.schema.names).cast(SUBSCRIPTIONS.schema)

@@ -84,9 +84,7 @@ class PipelineMetrics:
 
     def append(self, rows: pa.Table) -> None:
         """Append rows with the columns as stored. Raises ``DeltaError`` or ``OSError`` if that fails."""
-        # With the columns' meanings delta-rs would refuse a table that has one in other words.
-        plain = pa.schema([field.remove_metadata() for field in rows.schema])
-        write_deltalake(PIPELINE_METRICS.create(self._lake), rows.cast(plain), mode="append")
+        write_deltalake(PIPELINE_METRICS.create(self._lake), rows, mode="append")
 
 
 def behind(source: dict[str, Any]) -> int:

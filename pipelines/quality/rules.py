@@ -256,17 +256,17 @@ RULES = (
     Rule(
         "quarantine_has_a_push",
         "quarantine",
-        "the push of every row of quarantine is stored",
+        "the push of every row of quarantine that is about a push or a point is stored",
         _REPORT,
-        select=_WITHOUT_PUSH,
+        select=f"{_WITHOUT_PUSH} AND coalesce(a.scope, '') <> 'quota_sample'",
         reads=("pushes",),
     ),
     Rule(
         "quarantine_says_why",
         "quarantine",
-        "a row of quarantine has scope push or point, and a reason",
+        "a row of quarantine has scope push, point or quota_sample, and a reason",
         _REPORT,
-        breaks=f"{_among('scope', 'push', 'point')} OR coalesce(reason, '') = ''",
+        breaks=f"{_among('scope', 'push', 'point', 'quota_sample')} OR coalesce(reason, '') = ''",
     ),
     Rule(
         "receivers_add_up",

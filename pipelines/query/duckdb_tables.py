@@ -23,7 +23,8 @@ import pyarrow.dataset as pads
 from deltalake import DeltaTable
 
 from kafka_telemetry_lake.pipelines.lake.stored_files import files_table
-from kafka_telemetry_lake.pipelines.tables.table import LANDED_DATE
+from kafka_telemetry_lake.pipelines.tables.catalog import CATALOG
+from kafka_telemetry_lake.pipelines.tables.table import FORMAT_PROPERTY, LANDED_DATE
 
 FILE = "_file"  # name, used by no table, of the column with the path that a row was read from
 NO_VALUE = ("", "__HIVE_DEFAULT_PARTITION__")  # texts for NULL in the names of partition folders
@@ -195,8 +196,10 @@ def local_folder(uri: str) -> Path | None:
 
 
 def table_columns(table: DeltaTable) -> pa.Schema:
-    """The table's columns."""
-    return pa.schema(table.schema().to_arrow())
+    """The table's columns, and those of this build that an earlier release didn't have: they are NULL."""
+    stored, about = pa.schema(table.schema().to_arrow()), table.metadata()
+    known = CATALOG.get(about.name) if FORMAT_PROPERTY in about.configuration else None
+    return stored if known is None else pa.schema([*stored, *(each for each in known if each.name not in stored.names)])
 
 
 def _are_in_partitions(paths: list[str], partitions: pa.ChunkedArray) -> bool:

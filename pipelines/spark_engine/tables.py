@@ -23,7 +23,7 @@ from kafka_telemetry_lake.pipelines.tables.table import (
     FORMAT_PROPERTY,
     LANDED_DATE,
     Table,
-    check_columns,
+    lacking_columns,
 )
 
 COMMITS = 100  # of a table, in which the last one of a batch is looked for; others are those of upkeep
@@ -67,14 +67,14 @@ class TablesByName:
         return rows.toArrow().cast(table.schema)
 
     def create(self, tables: Sequence[Table]) -> None:
-        """Create the schema and the tables that are missing.
+        """Create the schema and the tables that are missing, and columns that an earlier release didn't have.
 
-        All tables that exist are looked at before one is created.
+        All tables that exist are looked at before one is created or changed.
 
         Raises:
             CatalogError: there is no such catalog, or the schema can't be created.
             OtherTableError: another program's tables have these names.
-            OtherFormatError: a table has another format, or lacks columns.
+            OtherFormatError: a table has another format.
         """
         self._create_schema()
         existing = [table for table in tables if self._spark.catalog.tableExists(self._names.of(table.name))]
@@ -84,14 +84,15 @@ class TablesByName:
             raise OtherTableError(
                 f"{self.lake}.{existing[0].name} exists, but {PUSHES.name} doesn't: name another schema with --schema"
             )
-        for table in existing:
-            self._check_columns(table)
+        added = [(table, fields) for table in existing if (fields := self._lacking_columns(table))]
         try:
+            for table, fields in added:
+                self._spark.sql(f"ALTER TABLE {self._names.of(table.name)} ADD COLUMNS ({_columns(fields)})")
             for table in tables:
                 if table not in existing:
                     self._spark.sql(_create(self._names.of(table.name), table))
         except (Py4JError, PySparkException) as error:  # a catalog's own errors are not Spark's
-            raise CatalogError(f"the tables of {self.lake} can't be created: {cause(str(error))}") from error
+            raise CatalogError(f"the tables of {self.lake} can't be created or changed: {cause(str(error))}") from error
 
     def table_id(self) -> str:
         """The id of table `pushes`; another one when it was dropped and created again."""
@@ -127,7 +128,7 @@ class TablesByName:
                 f"{', '.join(partition) or 'nothing'}: name another schema with --schema"
             )
 
-    def _check_columns(self, table: Table) -> None:
+    def _lacking_columns(self, table: Table) -> list[pa.Field]:
         found = self._detail(table.name)["properties"].get(FORMAT_PROPERTY)
         stored = {
             field.name: field.dataType.simpleString() for field in self._spark.table(self._names.of(table.name)).schema
@@ -138,7 +139,7 @@ class TablesByName:
                 f"{self.lake}.{table.name} exists with other columns: {', '.join(differ[:3])}"
                 f"{' and more' if len(differ) > 3 else ''}: name another schema with --schema"
             )
-        check_columns(f"{self.lake}.{table.name}", found, stored, table.stored)
+        return lacking_columns(f"{self.lake}.{table.name}", found, stored, table.stored)
 
     def _detail(self, table: str) -> Mapping[str, Any]:
         (row,) = self._spark.sql(f"DESCRIBE DETAIL {self._names.of(table)}").collect()

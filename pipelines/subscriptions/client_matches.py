@@ -44,7 +44,7 @@ def _write(definition: Table, table: DeltaTable, rows: pa.Table, seen: dict[str,
     """
     write_deltalake(
         table,
-        rows.cast(definition.schema),
+        definition.with_partition(rows),
         mode="overwrite" if overwrite else "append",
         commit_properties=CommitProperties(
             app_transactions=[Transaction(_seen_id(source), version) for source, version in seen.items()]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
@@ -10,10 +11,10 @@ from urllib.parse import unquote
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from deltalake import DeltaTable
-from deltalake.exceptions import TableNotFoundError
+from deltalake import DeltaTable, Schema
+from deltalake.exceptions import CommitFailedError, TableNotFoundError
 
-from kafka_telemetry_lake.udfs.errors import OTHER_LAKE, OtherFormatError, check_format
+from kafka_telemetry_lake.udfs.errors import OTHER_LAKE, OtherFormatError, TelemetryLakeError, check_format
 from kafka_telemetry_lake.udfs.rows import TIMESTAMP
 
 LANDED_DATE = pa.field("landed_date", pa.date32(), metadata={"comment": "UTC date of landed_at; the partition"})
@@ -59,17 +60,30 @@ class Table:
         return self.schema.append(LANDED_DATE) if self.by_day else self.schema
 
     def with_partition(self, rows: pa.Table) -> pa.Table:
-        """Convert rows with the columns of `schema` to the columns as stored."""
+        """Convert rows with the columns of `schema` to the columns as stored, without their meanings.
+
+        delta-rs refuses rows whose columns have other meanings than the table's, which are those of the release that
+        has made it.
+        """
         if self.by_day:
             rows = rows.append_column(LANDED_DATE, pc.cast(rows[self.dated_by], LANDED_DATE.type))
-        return rows.cast(self.stored)
+        return rows.cast(pa.schema([field.remove_metadata() for field in self.stored]))
 
     def uri(self, lake: str) -> str:
         return table_uri(lake, self.name)
 
-    def create(self, lake: str) -> DeltaTable:
-        """Open the table, or create it empty. Raises ``OtherFormatError`` as `open` does."""
-        return self.open(lake) or DeltaTable.create(
+    def create(self, lake: str, opened: DeltaTable | None = None) -> DeltaTable:
+        """Open the table, or create it empty. One of an earlier release is given the columns that it lacks.
+
+        Args:
+            opened: it, if it is open already.
+
+        Raises:
+            OtherFormatError: as `open` does.
+        """
+        if (table := opened or self.open(lake)) is not None:
+            return self._with_all_columns(table)
+        return DeltaTable.create(
             self.uri(lake),
             mode="ignore",
             schema=self.stored,
@@ -84,13 +98,26 @@ class Table:
         """Open the table; None: it doesn't exist.
 
         Raises:
-            OtherFormatError: it has another format, or lacks columns.
+            OtherFormatError: it has another format, or lacks columns that can't be added (`lacking`).
         """
         try:
             table = DeltaTable(self.uri(lake))
         except TableNotFoundError:
             return None
         check_table(table, self.name, self.stored)
+        return table
+
+    def _with_all_columns(self, table: DeltaTable) -> DeltaTable:
+        """Add the columns that an earlier release didn't have; they are NULL in the rows that there are."""
+        if added := lacking(table, self.name, self.stored):
+            with suppress(CommitFailedError):  # another process has changed the table at the same time
+                table.alter.add_columns(Schema.from_arrow(pa.schema(added)).fields)
+            table.update_incremental()
+            if left := lacking(table, self.name, self.stored):
+                raise TelemetryLakeError(
+                    f"column {left[0].name} can't be added to table {self.name}, which others write: stop them, and "
+                    "start this again"
+                )
         return table
 
     def configuration(self) -> dict[str, str]:
@@ -107,22 +134,32 @@ class Table:
 
 
 def check_table(table: DeltaTable, name: str, columns: pa.Schema) -> None:
-    """Raise ``OtherFormatError`` if an open table has another format, or lacks columns that this build reads."""
+    """Raise ``OtherFormatError`` as `lacking` does."""
+    lacking(table, name, columns)
+
+
+def lacking(table: DeltaTable, name: str, columns: pa.Schema) -> list[pa.Field]:
+    """The columns of this build that an open table lacks, since an earlier release has made it: they are NULL.
+
+    Raises:
+        OtherFormatError: it has another format, or another program has made it without these columns.
+    """
     found = table.metadata().configuration.get(FORMAT_PROPERTY)
-    check_columns(
-        f"{name} at {unquote(table.table_uri)}", found, [field.name for field in table.schema().fields], columns
-    )
+    stored = [field.name for field in table.schema().fields]
+    return lacking_columns(f"{name} at {unquote(table.table_uri)}", found, stored, columns)
 
 
-def check_columns(name: str, found: str | None, stored: Collection[str], columns: pa.Schema) -> None:
-    """Raise ``OtherFormatError`` if a table's format is another, or its columns lack some that this build reads.
+def lacking_columns(name: str, found: str | None, stored: Collection[str], columns: pa.Schema) -> list[pa.Field]:
+    """The columns that a table lacks; arguments and errors are those of `lacking`.
 
     Args:
         found: its property `FORMAT_PROPERTY`; None: another program has made the table, and its columns count.
     """
     check_format(f"table {name}", found or str(FORMAT), str(FORMAT), OTHER_LAKE)
-    if lacking := [column for column in columns.names if column not in stored]:
-        raise OtherFormatError(f"table {name} lacks column {lacking[0]}, which this build reads: {OTHER_LAKE}")
+    added = [column for column in columns if column.name not in stored]
+    if added and found is None:
+        raise OtherFormatError(f"table {name} lacks column {added[0].name}, which this build reads: {OTHER_LAKE}")
+    return added
 
 
 def table_uri(lake: str, name: str) -> str:

@@ -9,6 +9,7 @@ import subprocess
 import time
 from collections.abc import Iterator
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from random import Random
@@ -41,7 +42,7 @@ from tests.conftest import Ingest
 from tests.support.documented_commands import ROOT
 from tests.support.hive_catalog import HiveCatalog
 from tests.support.lake_tables import clients_of, table
-from tests.support.landing_records import CAPTURED
+from tests.support.landing_records import CAPTURED, LANDED_AT
 from tests.support.patience import PATIENCE_S, wait_until
 from tests.support.spark_run import ingest_by_name
 from tests.support.two_engines import compare, land, made_up, rounds, stored
@@ -81,6 +82,19 @@ def test_tables_are_created_and_a_batch_is_appended_once(spark: SparkSession, na
     assert (tables.last_batch("app"), tables.last_batch("other")) == (3, -1)
     spark.sql(f"ALTER TABLE {names.of('pushes')} SET TBLPROPERTIES ('x' = 'y')")  # a commit of somebody
     assert tables.last_batch("app") == 3
+
+
+def test_a_table_of_an_earlier_release_gets_the_columns_that_it_lacks(spark: SparkSession, names: Names) -> None:
+    tables, lacks = TablesByName(spark, names), "reject_detail"
+    earlier = PUSHES.schema.remove(PUSHES.schema.get_field_index(lacks))
+    tables.create([replace(PUSHES, schema=earlier)])
+    spark.sql(f"INSERT INTO {names.of('pushes')} (client_id, landed_date) VALUES ('before', DATE '2026-11-21')")
+    tables.create([PUSHES, RECEIVER_HEALTH])
+    assert spark.table(names.of("pushes")).schema[lacks].metadata["comment"] == "what is wrong with the record"
+    rows = pa.Table.from_pylist([{"client_id": "after", "landed_at": LANDED_AT, lacks: "text"}], PUSHES.schema)
+    tables.insert(PUSHES, rows)
+    found = spark.table(names.of("pushes")).select("client_id", lacks).collect()
+    assert {tuple(row) for row in found} == {("before", None), ("after", "text")}
 
 
 @pytest.mark.parametrize(

@@ -59,8 +59,7 @@ class LocalStream:
 
     def land(self, records: Iterable[Mapping[str, Any]]) -> None:
         """Landing records into `pushes`, as one batch of the job does."""
-        pushes = push_rows(records)
-        pushes = pushes.append_column(LANDED_DATE.name, pushes["landed_at"].cast(pa.date32()))
+        pushes = PUSHES.with_partition(push_rows(records))
         pushes = pushes.sort_by([("partition", "ascending"), ("offset", "ascending")])
         write_deltalake(PUSHES.uri(str(self.lake)), pushes, mode="append", partition_by=[LANDED_DATE.name])
 

@@ -67,7 +67,10 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
         lake,
         pushes=[push(each) for each in (*read, bad)],
         metric_points=[point(each) for each in read],
-        quarantine=[push(bad, scope="push", reason="INVALID_RECORD")],
+        quarantine=[
+            push(bad, scope="push", reason="INVALID_RECORD"),
+            push(7, topic="client-quotas", scope="quota_sample", reason="INVALID_RECORD"),  # its push is none
+        ],
         push_outcomes=[*map(outcome, read), outcome(bad, outcome="quarantined", points=0)],
         client_changes=[push(bad, NOW, step=1)],
         receiver_health=[push(0, received=5, landed=3, dropped_total=1, queue_depth=1)],

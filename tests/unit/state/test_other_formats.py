@@ -186,7 +186,7 @@ def test_a_table_of_another_format_is_refused_by_job_and_readers(stream: LocalSt
     assert files(stream) == before, "not even a table that is missing was created"
 
 
-def test_a_table_without_a_column_is_refused(tmp_path: Path) -> None:
+def test_another_programs_table_that_lacks_a_column_is_refused(tmp_path: Path) -> None:
     lake, missing = str(tmp_path), "received_at"
     schema = PUSHES.stored.remove(PUSHES.stored.get_field_index(missing))
     DeltaTable.create(PUSHES.uri(lake), schema, partition_by=["landed_date"])

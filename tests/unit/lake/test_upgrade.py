@@ -192,7 +192,7 @@ def older(lake: Path) -> None:
 
 def last(name: str) -> str:
     """The last column of a table, without its partition."""
-    return [column for column in CATALOG[name].names if column != LANDED_DATE.name][-1]
+    return str([column for column in CATALOG[name].names if column != LANDED_DATE.name][-1])
 
 
 def test_tables_that_lack_a_column_are_read_and_get_it_when_they_are_written(

@@ -59,7 +59,8 @@ class SelectedClients:
 
         def ask(asked: Asked) -> pa.Table:
             began = time.monotonic()
-            rows = self.lake.ask("totals", {"start": self.start, "stop": self.stop}, asked=asked)
+            kept = self.lake.pushed(self.start, self.stop, asked)
+            rows = kept.totals() if kept else self.lake.ask("totals", self._range, asked=asked)
             # Who looks at a large lake sees one moment for a while, rather than that each page begins anew.
             self.lake.look_every_s = min(MOST_LOOK_S, LOOK_SHARE * (time.monotonic() - began))
             return rows
@@ -78,10 +79,16 @@ class SelectedClients:
         """All instances, those with the latest pushes first: the rows of question `instances`."""
 
         def ask(asked: Asked) -> pa.Table:
-            rows = self.lake.ask("instances", {"start": self.start, "stop": self.stop}, asked=asked)
+            kept = self.lake.pushed(self.start, self.stop, asked)
+            rows = kept.instances() if kept else self.lake.ask("instances", self._range, asked=asked)
             return rows.slice(0, MOST_INSTANCES)
 
         return answer((*self._key, "instances"), lambda: in_words("instances"), ask)
+
+    @property
+    def are_listed_at_once(self) -> bool:
+        """Whether a list of all instances costs little."""
+        return self.known.instances <= MOST_INSTANCES and self.lake.pushes.keeps(self.start)
 
     @cached_property
     def chosen(self) -> pa.Table:
@@ -98,6 +105,10 @@ class SelectedClients:
             lambda: in_words("owners"),
             lambda asked: self.lake.ask("owners", {"top": MOST_INSTANCES}, asked=asked),
         )
+
+    @property
+    def _range(self) -> dict[str, Parameter]:
+        return {"start": self.start, "stop": self.stop}
 
     @property
     def _key(self) -> tuple[Hashable, ...]:

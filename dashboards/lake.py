@@ -15,8 +15,10 @@ from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError, TableNotFoundError
 
 from kafka_telemetry_lake.dashboards.answers import Asked, LakeError
+from kafka_telemetry_lake.dashboards.kept_pushes import KeptPushes
 from kafka_telemetry_lake.dashboards.kept_windows import TABLES, KeptWindows
-from kafka_telemetry_lake.dashboards.questions import CHOSEN, CHOSEN_IDS, ROLLUPS, Grain, Parameter, question
+from kafka_telemetry_lake.dashboards.pushed import PushedInstances
+from kafka_telemetry_lake.dashboards.questions import CHOSEN, CHOSEN_IDS, ROLLUPS, Grain, Parameter, question, view_sql
 from kafka_telemetry_lake.pipelines.findings.model import Overrides
 from kafka_telemetry_lake.pipelines.lake.moments import Moment
 from kafka_telemetry_lake.pipelines.query.duckdb_engine import connect
@@ -24,7 +26,7 @@ from kafka_telemetry_lake.pipelines.query.duckdb_tables import dataset, native_s
 from kafka_telemetry_lake.pipelines.query.lake_query import is_lake, is_of_newer_version
 from kafka_telemetry_lake.pipelines.query.views import needed, views
 from kafka_telemetry_lake.pipelines.tables.catalog import CATALOG
-from kafka_telemetry_lake.pipelines.tables.operator import PUSH_OUTCOMES
+from kafka_telemetry_lake.pipelines.tables.operator import PUSH_OUTCOMES, PUSHES
 from kafka_telemetry_lake.pipelines.tables.table import check_table
 from kafka_telemetry_lake.udfs.errors import OtherFormatError
 
@@ -58,6 +60,7 @@ class LakeReader:
         self._shared: dict[str, Versions] = {}  # of the tables below them, when they were stored
         self._sharing = threading.Lock()
         self._windows, self._keeping = KeptWindows(), threading.Lock()
+        self.pushes, self._keeping_pushes = KeptPushes(), threading.Lock()
         self._foreign: set[str] = set()  # tables that only delta-rs can read
 
     def versions(self) -> Versions:
@@ -109,12 +112,12 @@ class LakeReader:
             grain: the rollups to read, if the question reads rollups.
             asked: whoever can end the question.
             rollups: the answer to question `client_windows`, if the grain is "windows".
-            everybody: all pass, so that none need be looked for in `chosen`.
+            everybody: all pass, so that none need be looked for in `chosen`. If it is given, it has all of them.
 
         Raises:
             LakeError: a table or a view can't be read.
         """
-        of = question(name, grain, everybody)
+        of = question(name, grain, everybody, listed=chosen is not None)
         values = {key: value for key, value in parameters.items() if key in of.parameters}
         supplied: dict[str, pa.Table] = {}
         if chosen is not None and CHOSEN in of.reads:
@@ -124,6 +127,25 @@ class LakeReader:
         if rollups is not None:
             supplied[ROLLUPS] = rollups
         return self.run(name, of.duckdb, of.reads - {CHOSEN, CHOSEN_IDS, ROLLUPS}, values, supplied, asked)
+
+    def pushed(self, start: datetime, stop: datetime, asked: Asked | None = None) -> PushedInstances | None:
+        """The instances that pushed in a time range, by the pushes that are kept; None: not all of the range are.
+
+        Raises:
+            LakeError: a table can't be read.
+        """
+        names = frozenset((PUSHES.name, PUSH_OUTCOMES.name))
+        try:
+            with self._lock:
+                self._prepare(names)
+                tables = {name: self._tables[name] for name in names & self._tables.keys()}
+                cursor = self._database.cursor()
+            if asked is not None:
+                asked.runs_on(cursor)
+            with self._keeping_pushes:
+                return None if names & self._foreign else self.pushes.between(cursor, tables, start, stop)
+        except (duckdb.Error, DeltaError) as error:
+            raise LakeError(_advice(PUSHES.name, error)) from error
 
     def windows(
         self,
@@ -282,31 +304,8 @@ class LakeReader:
         self._database.execute(f'CREATE OR REPLACE VIEW "{name}" AS {select}')
 
 
-def view_sql(
-    name: str, between: tuple[str, datetime, datetime] | None, where: Mapping[str, Parameter]
-) -> tuple[str, dict[str, Parameter]]:
-    """The SELECT of `LakeReader.rows` without its limit, and the values of its parameters."""
-    conditions, values = [], dict[str, Parameter]()
-    for number, (column, value) in enumerate(where.items()):
-        test = f"list_contains($w{number}, {_quoted(column)})" if isinstance(value, list) else None
-        conditions.append(test or f"{_quoted(column)} = $w{number}")
-        values[f"w{number}"] = value
-    order = ""
-    if between is not None:
-        column = _quoted(between[0])
-        conditions.append(f"{column} >= $start AND {column} < $stop")
-        values |= {"start": between[1], "stop": between[2]}
-        order = f" ORDER BY {column} DESC"
-    condition = f" WHERE {' AND '.join(conditions)}" if conditions else ""
-    return f"SELECT * FROM {_quoted(name)}{condition}{order}", values
-
-
 def _ids(chosen: pa.Table) -> pa.Table:
     return chosen.group_by(["cluster_id", "client_id"]).aggregate([])
-
-
-def _quoted(name: str) -> str:
-    return '"{}"'.format(name.replace('"', '""'))
 
 
 def _first(relation: duckdb.DuckDBPyRelation, top: int) -> pa.Table:

@@ -88,12 +88,13 @@ def first_sentence(text: str) -> str:
 
 
 @cache
-def question(name: str, grain: Grain = "minutes", everybody: bool = False) -> Question:
+def question(name: str, grain: Grain = "minutes", everybody: bool = False, listed: bool = False) -> Question:
     """A question by name, with rollups of this grain if it reads rollups.
 
     Args:
         grain: "windows": its caller supplies ``rollups``, such as the answer to question `client_windows`.
         everybody: it is about all clients, not about those in ``chosen``.
+        listed: ``chosen`` has all of these; otherwise the question looks for them itself.
     """
     tree = _select(name)
     if grain != "windows" and _reads(tree, ROLLUPS):
@@ -101,7 +102,7 @@ def question(name: str, grain: Grain = "minutes", everybody: bool = False) -> Qu
     if everybody:
         for test in _tests_of_chosen(tree):
             _let_all_pass(test)
-        if _reads(tree, CHOSEN):
+        if _reads(tree, CHOSEN) and not listed:
             _put_first(tree, CHOSEN, _all_instances(tree))
     pretty = tree.sql("duckdb", pretty=True, comments=False)
     _look_at_ids(tree)
@@ -225,6 +226,29 @@ def literal(value: Parameter) -> str:
     if isinstance(value, list):
         return f"[{', '.join(map(literal, value))}]"
     return str(value) if isinstance(value, int) else "'{}'".format(value.replace("'", "''"))
+
+
+def view_sql(
+    name: str, between: tuple[str, datetime, datetime] | None, where: Mapping[str, Parameter]
+) -> tuple[str, dict[str, Parameter]]:
+    """The SELECT of `LakeReader.rows` without its limit, and the values of its parameters."""
+    conditions, values = [], dict[str, Parameter]()
+    for number, (column, value) in enumerate(where.items()):
+        test = f"list_contains($w{number}, {_quoted(column)})" if isinstance(value, list) else None
+        conditions.append(test or f"{_quoted(column)} = $w{number}")
+        values[f"w{number}"] = value
+    order = ""
+    if between is not None:
+        column = _quoted(between[0])
+        conditions.append(f"{column} >= $start AND {column} < $stop")
+        values |= {"start": between[1], "stop": between[2]}
+        order = f" ORDER BY {column} DESC"
+    condition = f" WHERE {' AND '.join(conditions)}" if conditions else ""
+    return f"SELECT * FROM {_quoted(name)}{condition}{order}", values
+
+
+def _quoted(name: str) -> str:
+    return '"{}"'.format(name.replace('"', '""'))
 
 
 def _chosen(values: Mapping[str, Parameter], selection: Selection) -> str:

@@ -17,7 +17,7 @@ import streamlit as st
 from kafka_telemetry_lake.dashboards.address import FILTERS, OWNED, Selection, step_seconds
 from kafka_telemetry_lake.dashboards.answers import answer
 from kafka_telemetry_lake.dashboards.clients import SelectedClients, Totals
-from kafka_telemetry_lake.dashboards.lake import LakeReader, Versions, view_sql
+from kafka_telemetry_lake.dashboards.lake import LakeReader, Versions
 from kafka_telemetry_lake.dashboards.questions import (
     MOST_ROWS,
     OF_WINDOWS,
@@ -29,6 +29,7 @@ from kafka_telemetry_lake.dashboards.questions import (
     in_words,
     of_question,
     question,
+    view_sql,
 )
 from kafka_telemetry_lake.pipelines.findings.overrides import read_overrides
 from kafka_telemetry_lake.pipelines.query.views import views
@@ -122,7 +123,8 @@ class Scene:
 
         Of many instances, mostly the latest few pushes are of so many different ones: then no others are read.
         """
-        if self.is_of_everybody and self.totals.instances > MOST_PUSHES_EACH * top:
+        listed = not self.is_of_everybody or self.clients.are_listed_at_once
+        if not listed and self.totals.instances > MOST_PUSHES_EACH * top:
             since = self.ask("latest_pushes", top=MOST_PUSHES_EACH * top)["since"].iloc[0]
             rows = self.ask("newest_instances", top=top, start=since.to_pydatetime())
             if len(rows) == top:
@@ -285,7 +287,8 @@ def _answer(
     """The answer to a question, kept for these versions and filters (`key`) and parameters."""
     everybody = scene.is_of_everybody
     # Listed before the question is asked, so that the page says what it waits for.
-    chosen = scene.chosen if question(name, grain, everybody).is_about_chosen else None
+    needs_chosen = question(name, grain, everybody, listed=True).is_about_chosen
+    chosen = scene.chosen if needs_chosen and (not everybody or scene.clients.are_listed_at_once) else None
     return answer(
         (key, name, grain, _hashable(parameters)),
         lambda: in_words(name),

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+from kafka_telemetry_lake.dashboards.panels import on_demand
 from kafka_telemetry_lake.dashboards.scene import Scene
 from kafka_telemetry_lake.dashboards.show import every_column, table
 
+MOST_AT_ONCE = 100_000  # client instances of a lake whose points are read without being asked: 5 CPU-s of a million
+TITLE = "Which share of the connections pushes, and why not the others?"
 WHOLE = "As brokers last reported, regardless of the time range."
 
 
 def page(scene: Scene) -> None:
+    many = scene.clients.known.instances > MOST_AT_ONCE
+    if many and not on_demand(TITLE, "This reads every data point of the lake and may take a while."):
+        return
     rows = scene.rows("telemetry_coverage")
     if rows is not None:
         names = rows["client_software_name"] + " " + rows["client_software_version"].fillna("unknown")
@@ -32,7 +38,7 @@ def page(scene: Scene) -> None:
             "reporting_brokers": "brokers",
             "reported_at": "reported (UTC)",
         },
-        "Which share of the connections pushes, and why not the others?",
+        TITLE,
         f"{WHOLE} A client has several connections, so shares have bounds: docs/coverage.md.",
         "No broker has reported its connections: receivers in brokers do, those in a proxy don't.",
     )

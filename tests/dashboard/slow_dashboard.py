@@ -6,9 +6,12 @@ import sys
 from functools import partialmethod
 from typing import Any
 
+import pytest
+
 from kafka_telemetry_lake.dashboards.lake import LakeReader
 from kafka_telemetry_lake.jobs import dashboard
 from kafka_telemetry_lake.jobs.cli import main
+from tests.support.asked_questions import keep_no_pushes
 
 ASKED, ENDED = "slow question: asked", "slow question: ended"  # what it prints
 ENDLESS = "SELECT count(*) AS n FROM range(1_000_000_000_000) AS a(x) WHERE hash(x) = 7"
@@ -30,5 +33,6 @@ def slow_run(
 if __name__ == "__main__":
     _, question, *flags = sys.argv
     vars(dashboard)["begin_to_prepare"] = lambda _: None  # the slow question would never end
+    keep_no_pushes(pytest.MonkeyPatch())  # then questions count and list the clients
     LakeReader.run = partialmethod(slow_run, question)  # type: ignore[assignment]  # the server runs in this process
     sys.exit(main(["dashboard", *flags]))

@@ -15,6 +15,7 @@ from kafka_telemetry_lake.dashboards.address import Selection
 from kafka_telemetry_lake.dashboards.clients import NONE, SelectedClients, totals_of
 from kafka_telemetry_lake.dashboards.lake import LakeReader
 from kafka_telemetry_lake.pipelines.tables.operator import PUSHES
+from tests.support.asked_questions import note_questions
 
 NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)
 HOUR = timedelta(hours=1)
@@ -74,13 +75,7 @@ def test_filters_count_those_that_pass_and_only_they_need_the_list(
 ) -> None:
     at = {"landed_at": NOON, "push_interval_ms": 1000}
     lake = lake_of(tmp_path, {"client_instance_id": "1", **at}, {"client_instance_id": "2", "client_id": "b", **at})
-    asked, run = list[str](), LakeReader.run
-
-    def noted(own: LakeReader, name: str, *others: Any, **more: Any) -> pa.Table:
-        asked.append(name)
-        return run(own, name, *others, **more)
-
-    monkeypatch.setattr(LakeReader, "run", noted)
+    asked = note_questions(monkeypatch)
     assert clients_of(lake).shown.instances == 2
     assert asked == ["totals"]
     filtered = clients_of(lake, Selection(filters=(("client", ("b",)),)))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import UTC, datetime
 from types import SimpleNamespace
 from typing import Any
@@ -9,10 +10,36 @@ from typing import Any
 import pandas as pd
 import pytest
 
+from kafka_telemetry_lake.dashboards.clients import NONE
 from kafka_telemetry_lake.dashboards.screens import coverage as screen
 from tests.support.sql_views import answer
 
 NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)
+
+
+def scene_of(rows: Callable[[str], pd.DataFrame | None], instances: int = 1) -> Any:
+    clients = SimpleNamespace(known=NONE._replace(instances=instances))
+    return SimpleNamespace(rows=rows, clients=clients)
+
+
+def test_the_points_of_many_instances_are_read_on_demand(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked, offered = list[str](), list[tuple[str, str]]()
+
+    def rows(view: str) -> None:
+        asked.append(view)
+
+    def on_demand(title: str, note: str) -> bool:
+        offered.append((title, note))
+        return is_wanted
+
+    monkeypatch.setattr(screen, "on_demand", on_demand)
+    monkeypatch.setattr(screen, "table", lambda *_: None)
+    monkeypatch.setattr(screen, "every_column", lambda *_: None)
+    for more, is_wanted, views in ((0, False, 2), (1, True, 2), (1, False, 0)):
+        asked.clear()
+        screen.page(scene_of(rows, screen.MOST_AT_ONCE + more))
+        assert len(asked) == views
+    assert offered == 2 * [(screen.TITLE, "This reads every data point of the lake and may take a while.")]
 
 
 @pytest.mark.parametrize("known", [True, False])
@@ -47,8 +74,7 @@ def test_the_page_shows_what_the_views_say(monkeypatch: pytest.MonkeyPatch, know
 
     monkeypatch.setattr(screen, "table", table)
     monkeypatch.setattr(screen, "every_column", every_column)
-    scene: Any = SimpleNamespace(rows=rows)
-    screen.page(scene)
+    screen.page(scene_of(rows))
     if not known:
         assert shown == {}
         return

@@ -22,6 +22,7 @@ from kafka_telemetry_lake.dashboards.scene import Scene, open_scene
 from kafka_telemetry_lake.dashboards.screens import client as client_page
 from kafka_telemetry_lake.dashboards.screens import lifecycle
 from kafka_telemetry_lake.pipelines.tables.operator import PUSH_OUTCOMES, PUSHES, TABLES
+from tests.support.asked_questions import keep_no_pushes, note_questions
 
 pytestmark = pytest.mark.lake
 
@@ -201,15 +202,11 @@ def test_of_no_instances_there_is_nothing(lake: LakeReader) -> None:
 
 
 @pytest.mark.parametrize("page", [page for page in PAGES if page.path != "search"], ids=lambda page: page.screen)
-def test_no_page_lists_all_instances(lake: LakeReader, monkeypatch: pytest.MonkeyPatch, page: Page) -> None:
-    asked = list[str]()
-    run = LakeReader.run
-
-    def noted(own: LakeReader, name: str, *others: Any, **more: Any) -> pa.Table:
-        asked.append(name)
-        return run(own, name, *others, **more)
-
-    monkeypatch.setattr(LakeReader, "run", noted)
+def test_no_page_lists_all_instances_of_more_pushes_than_are_kept(
+    lake: LakeReader, monkeypatch: pytest.MonkeyPatch, page: Page
+) -> None:
+    asked = note_questions(monkeypatch)
+    keep_no_pushes(monkeypatch)
     monkeypatch.setattr("kafka_telemetry_lake.dashboards.answers.ANSWERS", Answers())
     page.show(opened(lake))
     assert "totals" in asked
@@ -222,6 +219,7 @@ def test_the_newest_are_the_same_whether_or_not_the_latest_pushes_tell_them(
 ) -> None:
     """The latest twenty pushes are of fewer instances: then all are read. Of less than a hundred they are anyway."""
     monkeypatch.setattr("kafka_telemetry_lake.dashboards.scene.MOST_PUSHES_EACH", 1)
+    keep_no_pushes(monkeypatch)
     scene = opened(lake)
     asked = list[str]()
     ask = Scene.ask

@@ -12,11 +12,12 @@ import pytest
 from deltalake import write_deltalake
 
 from kafka_telemetry_lake.dashboards.address import Selection
-from kafka_telemetry_lake.dashboards.lake import PREPARED, LakeReader
+from kafka_telemetry_lake.dashboards.lake import PREPARED
 from kafka_telemetry_lake.dashboards.prepare import begin_to_prepare
 from kafka_telemetry_lake.dashboards.scene import open_scene
 from kafka_telemetry_lake.dashboards.screens import problems
 from kafka_telemetry_lake.pipelines.tables.operator import METRIC_ROLLUPS_1M, PUSHES
+from tests.support.asked_questions import note_questions
 
 NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)
 
@@ -27,14 +28,7 @@ def test_the_first_page_finds_its_answers(tmp_path: Path, monkeypatch: pytest.Mo
     push: Mapping[str, Any] = {"client_instance_id": "i", "client_id": "orders", "landed_at": NOON,
                                "landed_date": NOON.date(), "push_interval_ms": 60_000}  # fmt: skip
     write_deltalake(PUSHES.uri(lake), pa.Table.from_pylist([push], PUSHES.stored), mode="append")
-    asked = list[str]()
-    run = LakeReader.run
-
-    def noted(own: LakeReader, name: str, *others: Any, **more: Any) -> pa.Table:
-        asked.append(name)
-        return run(own, name, *others, **more)
-
-    monkeypatch.setattr(LakeReader, "run", noted)
+    asked = note_questions(monkeypatch)
     begin_to_prepare(lake).join()
     first_page = {"totals", "instances", "client_windows", "changes", "activity", "clients_over_time", "marks"}
     assert first_page | {*PREPARED} <= {*asked}

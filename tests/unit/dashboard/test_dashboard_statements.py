@@ -12,8 +12,8 @@ import pytest
 from deltalake import write_deltalake
 
 from kafka_telemetry_lake.dashboards.address import Selection
-from kafka_telemetry_lake.dashboards.lake import LakeReader, view_sql
-from kafka_telemetry_lake.dashboards.questions import filled, literal, of_question, question
+from kafka_telemetry_lake.dashboards.lake import LakeReader
+from kafka_telemetry_lake.dashboards.questions import filled, literal, of_question, question, view_sql
 from kafka_telemetry_lake.pipelines.query.lake_query import run_query
 from kafka_telemetry_lake.pipelines.tables.operator import (
     CLIENT_EVENTS,

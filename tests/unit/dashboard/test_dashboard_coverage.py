@@ -23,19 +23,19 @@ def scene_of(rows: Callable[[str], pd.DataFrame | None], instances: int = 1) -> 
 
 
 def test_the_points_of_many_instances_are_read_on_demand(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked, offered = list[str](), list[tuple[str, str]]()
+    asked, offered, answers = list[str](), list[tuple[str, str]](), iter([True, False])
 
     def rows(view: str) -> None:
         asked.append(view)
 
     def on_demand(title: str, note: str) -> bool:
         offered.append((title, note))
-        return is_wanted
+        return next(answers)
 
     monkeypatch.setattr(screen, "on_demand", on_demand)
     monkeypatch.setattr(screen, "table", lambda *_: None)
     monkeypatch.setattr(screen, "every_column", lambda *_: None)
-    for more, is_wanted, views in ((0, False, 2), (1, True, 2), (1, False, 0)):
+    for more, views in ((0, 2), (1, 2), (1, 0)):
         asked.clear()
         screen.page(scene_of(rows, screen.MOST_AT_ONCE + more))
         assert len(asked) == views

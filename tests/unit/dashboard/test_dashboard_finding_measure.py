@@ -35,6 +35,7 @@ from kafka_telemetry_lake.pipelines.findings.measured import measured_sql
 from kafka_telemetry_lake.pipelines.findings.model import INSTANCE, Override
 from kafka_telemetry_lake.pipelines.findings.rules import rules
 from kafka_telemetry_lake.pipelines.query.lake_query import run_query
+from tests.support.asked_questions import keep_no_pushes
 from tests.support.captured_lake import HOSTILE
 from tests.support.measured_lake import (
     GREEDY,
@@ -153,8 +154,9 @@ def test_findings_measure_is_beside_that_of_healthy_peers(scene: Scene) -> None:
     assert [set(hours[name]) for name in ("peers", "median", "ill_peers")] == [{1}, {100.0}, {0}]
 
 
-def test_findings_measure_lists_only_whom_it_is_about(lake: str) -> None:
+def test_findings_measure_lists_only_whom_it_is_about(lake: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """A page that shows the plot needs no list of all client instances; which filters offer is asked for when open."""
+    keep_no_pushes(monkeypatch)
     scene = open_scene(lake, Selection("all"))
     assert scene is not None
     for row in (found(scene, WEB), found(scene, LONELY), instance(scene)):

@@ -96,7 +96,7 @@ def test_only_questions_that_show_groups_read_the_pushes_that_name_them(name: st
     """A count of all rows is none of these: the push outcomes of a million instances take longer than the count."""
     of_chosen, of_everybody = question(name), question(name, everybody=True)
     if of_chosen.is_about_chosen and "push_outcomes" not in of_chosen.reads:
-        shows_groups = name in ("client_ids", "groups", "instances_by_id")
+        shows_groups = name in ("client_ids", "groups", "instances_by_id", "instances_by_client_id")
         assert ("push_outcomes" in of_everybody.reads) == shows_groups
 
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
+from typing import Any, NamedTuple
 
 import duckdb
 import numpy as np
@@ -32,8 +33,14 @@ MICROSECOND = timedelta(microseconds=1)
 BATCH_ROWS = 500_000  # whose texts are in memory at once
 
 Numbers = npt.NDArray[np.int64]
-Columns = dict[str, npt.NDArray[np.generic]]
-File = tuple[str, str]  # of which table, and its path
+Columns = dict[str, npt.NDArray[Any]]
+
+
+class _File(NamedTuple):
+    table: str
+    path: str
+    rows: int
+    latest: datetime
 
 
 @dataclass(frozen=True)
@@ -41,12 +48,13 @@ class _Kept:
     """All pushes after `since` in these files.
 
     Attributes:
+        files: table and path of each.
         columns: in the order of `at`, in µs since 1970, and of equal ones the greater id first. Of a text its place in
             `texts`, of `instance` that in `instances`; -1: NULL.
         instances: cluster and id of each as one number.
     """
 
-    files: frozenset[File] = frozenset()
+    files: frozenset[tuple[str, str]] = frozenset()
     since: int = -(2**62)
     columns: Columns = field(default_factory=lambda: {name: np.array([], kind) for name, kind in TYPES.items()})
     texts: Mapping[str, pa.Array] = field(default_factory=lambda: dict.fromkeys(TEXTS, pa.array([], pa.string())))
@@ -94,18 +102,18 @@ def _followed(
     cursor: duckdb.DuckDBPyConnection, tables: Mapping[str, DeltaTable], before: _Kept, most_rows: int
 ) -> _Kept | None:
     """What is kept of the files of these tables; None: a file doesn't say how many rows it has, or of when."""
-    listed = {name: _files(table) for name, table in tables.items()}
-    known = [file for files in listed.values() for file in files]
-    if any(None in (rows, latest) for *_, rows, latest in known):
+    listed = [_files(table) for table in tables.values()]
+    known = [file for files in listed if files is not None for file in files]
+    if None in listed:
         return None
-    files = frozenset((name, path) for name, path, *_ in known)
+    files = frozenset((file.table, file.path) for file in known)
     kept = before if before.files <= files else _Kept()  # rows were moved or erased
-    new = sorted((file for file in known if file[:2] not in kept.files), key=lambda file: file[3], reverse=True)
-    rows = np.cumsum([0, *(file[2] for file in new)])
-    read = new[: int(np.searchsorted(rows, most_rows, "right")) - 1]
-    since = max([kept.since, *(_micros(file[3] + MILLISECOND) for file in new[len(read) : len(read) + 1])])
+    new = sorted((file for file in known if (file.table, file.path) not in kept.files), key=_latest, reverse=True)
+    counts = np.cumsum([0, *(file.rows for file in new)])
+    read = new[: int(np.searchsorted(counts, most_rows, "right")) - 1]
+    since = max([kept.since, *(_micros(file.latest + MILLISECOND) for file in new[len(read) : len(read) + 1])])
     for name, table in TABLES.items():
-        paths = [path for of, path, *_ in read if of == name]
+        paths = [file.path for file in read if file.table == name]
         delta = tables.get(name)
         select = native_select(cursor, delta, only=paths) if delta else select_nothing(cursor, table.schema)
         if select is None:
@@ -119,8 +127,12 @@ def _followed(
     return replace(_trimmed(_sorted(kept, parts), most_rows), files=files)
 
 
-def _files(table: DeltaTable) -> list[tuple[str, str, int | None, datetime | None]]:
-    """Table, path, rows and latest time of each file of a table."""
+def _latest(file: _File) -> datetime:
+    return file.latest
+
+
+def _files(table: DeltaTable) -> list[_File] | None:
+    """The files of a table; None: one doesn't say how many rows it has, or of when."""
     files = files_table(table)
     if not files.num_rows:
         return []
@@ -128,7 +140,9 @@ def _files(table: DeltaTable) -> list[tuple[str, str, int | None, datetime | Non
     latest = pc.struct_field(files["max"], "landed_at").to_pylist() if has_times else [None] * files.num_rows
     name = table.table_uri.rstrip("/").rpartition("/")[2]
     rows, paths = files["num_records"].to_pylist(), files["path"].to_pylist()
-    return list(zip([name] * files.num_rows, paths, rows, latest, strict=True))
+    if None in rows or None in latest:
+        return None
+    return [_File(name, *each) for each in zip(paths, rows, latest, strict=True)]
 
 
 def _batches(reader: pa.RecordBatchReader) -> Iterator[pa.RecordBatch]:
@@ -200,7 +214,7 @@ def _trimmed(kept: _Kept, most_rows: int) -> _Kept:
     return replace(kept, since=max(kept.since, since), columns=columns, texts=texts, instances=pa.array(numbers))
 
 
-def _used(values: pa.Array, codes: npt.NDArray[np.generic]) -> tuple[pa.Array, npt.NDArray[np.int32]]:
+def _used(values: pa.Array, codes: npt.NDArray[Any]) -> tuple[pa.Array, npt.NDArray[np.int32]]:
     """The values that these codes stand for, and their codes among them."""
     used = np.zeros(len(values) + 1, bool)
     used[codes] = True

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -32,7 +33,7 @@ TYPES = dict.fromkeys(TEXTS, np.int32) | {
 UNKNOWN = int(np.iinfo(np.int32).min)  # a push interval
 TIME = pa.timestamp("us", "UTC")
 
-Column = npt.NDArray[np.generic]
+Column = npt.NDArray[Any]
 Places = npt.NDArray[np.int64]
 
 

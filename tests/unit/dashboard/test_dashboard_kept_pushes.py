@@ -70,7 +70,7 @@ def assert_same(lake: LakeReader, start: datetime, stop: datetime) -> int:
     assert kept.instances().schema == of_files.schema
     assert kept.instances().to_pylist() == of_files.to_pylist()
     assert kept.totals().to_pylist() == lake.ask("totals", {"start": start, "stop": stop}).to_pylist()
-    return of_files.num_rows
+    return int(of_files.num_rows)
 
 
 def compact(lake: LakeReader, chance: random.Random) -> None:

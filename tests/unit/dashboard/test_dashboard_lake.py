@@ -39,6 +39,7 @@ PARAMETERS: dict[str, Any] = {
     "start": NOON, "stop": NOON + timedelta(hours=1), "first_window": NOON, "step_ms": 60_000, "top": 10,
     "metrics": ["m"], "instance": "i", "ids": ["i"], "metric": "m", "filters": 1,
     "client": "orders", "group": "g", "topic": "t", "hour": NOON, "instances": 10, "entities": 10,
+    "software": ["java"], "clusters": ["c"],
 }  # fmt: skip
 PUSH: dict[str, Any] = {"client_instance_id": "i", "client_id": "orders", "landed_at": NOON, "landed_date": NOON.date()}
 

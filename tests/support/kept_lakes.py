@@ -134,7 +134,9 @@ def with_cluster(row: dict[str, Any]) -> dict[str, Any]:
 def unpacked(archive: Path, folder: Path) -> Path:
     """The lake, below a folder that gets the release's other files too."""
     with tarfile.open(archive) as packed:
-        packed.extractall(folder, filter="data")
+        if hasattr(tarfile, "data_filter"):  # Python 3.11.4
+            packed.extraction_filter = tarfile.data_filter
+        packed.extractall(folder)
     return folder / "lake"
 
 

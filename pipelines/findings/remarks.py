@@ -55,9 +55,9 @@ def remark(
         if last is None or last["change"] == UNMUTED or last["until"].timestamp() * 1e6 <= now:
             raise FindingError(f"finding {finding_id} isn't muted")
     said = {"change": change, "at": now, "recorded_at": now, "until": until, "by": by, "why": why}
-    row = {name: latest[name] for name in FINDING_CHANGES.schema.names} | said
+    row = {name: latest.get(name) for name in FINDING_CHANGES.schema.names} | said
     stored = FINDING_CHANGES.with_partition(pa.Table.from_pylist([row], FINDING_CHANGES.schema))
-    write_deltalake(DeltaTable(FINDING_CHANGES.uri(lake)), stored, mode="append")
+    write_deltalake(FINDING_CHANGES.create(lake), stored, mode="append")
     return row
 
 

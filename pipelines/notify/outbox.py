@@ -74,7 +74,11 @@ class Changes:
         table = FINDING_CHANGES.open(self._lake)
         if table is None:
             return Position(), []
-        rows = table.to_pyarrow_table(columns=FINDING_CHANGES.schema.names)
+        # A table of an earlier release may lack columns.
+        rows = pa.concat_tables(
+            [FINDING_CHANGES.schema.empty_table(), table.to_pyarrow_table()], promote_options="default"
+        )
+        rows = rows.select(FINDING_CHANGES.schema.names)
         return _read(Position(), Position(table.version(), str(table.metadata().id)), [rows])
 
 

@@ -196,7 +196,9 @@ def _retained_events(lake: Lake, snapshot: Snapshot | None) -> list[DataFile]:
         then = snapshot.dataset(lake, CLIENT_EVENTS)
         retained.append(then.to_table(filter=own & since))
     files = lake.files(CLIENT_EVENTS)
-    files.write(pa.concat_tables(retained).select(CLIENT_EVENTS.schema.names).cast(CLIENT_EVENTS.schema))
+    # An earlier version of the table may have fewer columns, and in another order.
+    rows = pa.concat_tables(retained, promote_options="default")
+    files.write(rows.select(CLIENT_EVENTS.schema.names).cast(CLIENT_EVENTS.schema))
     return files.close()
 
 

@@ -199,7 +199,7 @@ class HistoryTable(Table):
         return tuple(row[name] for name in self.keys)
 
     def value(self, row: Row) -> tuple[Any, ...]:
-        return tuple(row[name] for name in self.values)
+        return tuple(row.get(name) for name in self.values)  # an earlier release may not have had all
 
 
 def history_table(name: str, meaning: str, keys: tuple[pa.Field, ...], values: tuple[pa.Field, ...]) -> HistoryTable:

@@ -23,17 +23,20 @@ from kafka_telemetry_lake.pipelines.groups.members import Committed
 from kafka_telemetry_lake.pipelines.groups.offsets import record_offsets
 from kafka_telemetry_lake.pipelines.ingest.checkpoint import check_checkpoints
 from kafka_telemetry_lake.pipelines.ingest.streams import JobLake
+from kafka_telemetry_lake.pipelines.lake.config_history import check
 from kafka_telemetry_lake.pipelines.lake.erased_files import erased_files
 from kafka_telemetry_lake.pipelines.lake.fence import JOB, Leases
 from kafka_telemetry_lake.pipelines.lifecycle.follower import Lifecycle
 from kafka_telemetry_lake.pipelines.notify.file import Match
 from kafka_telemetry_lake.pipelines.notify.messages import Messages
+from kafka_telemetry_lake.pipelines.notify.outbox import Changes
 from kafka_telemetry_lake.pipelines.observe.pipeline_metrics import PipelineMetrics
 from kafka_telemetry_lake.pipelines.quotas.configured import ConfiguredQuotas, configured_quotas
 from kafka_telemetry_lake.pipelines.state import chain as state_chain
 from kafka_telemetry_lake.pipelines.subscriptions.client_matches import update_client_matches
 from kafka_telemetry_lake.pipelines.tables.catalog import CATALOG
 from kafka_telemetry_lake.pipelines.tables.pipeline_metrics import PIPELINE_METRICS
+from kafka_telemetry_lake.pipelines.tables.quotas import QUOTAS
 from kafka_telemetry_lake.pipelines.tables.table import LANDED_DATE
 from tests.support.config_polls import record_quotas
 from tests.support.kept_lakes import (
@@ -203,17 +206,20 @@ def test_tables_that_lack_a_column_are_read_and_get_it_when_they_are_written(
     older(lake)
     asked(lake, f"SELECT {', '.join(f'any_value({name}.{last(name)})' for name in CATALOG)} FROM {', '.join(CATALOG)}")
     again = [row for row in landed if row["timestamp"] < batches()[2][0]["timestamp"]]
+    finding = "92d32183be7a16c079dedccab69b6ebf"
+    assert len(Changes(at, None).every()[1]) == len(asked(lake, "SELECT 1 FROM finding_changes"))
+    assert run_command("findings", ["--lake", at, "--unmute", finding, "--by", "team"]) == 0
+    quotas = ConfiguredQuotas(CLUSTER, tuple(configured_quotas([({}, {"request_percentage": 50.0})])))
+    assert len(check(QUOTAS, at, CLUSTER, quotas.quotas, NOW).begun) == 1
     JobLake(at, f"{at}/_checkpoints").create_tables()
     for command in ("quality", "findings"):
         assert run_command(command, ["--lake", at]) == 0
     going_on(lake).batch(landed)
     Lifecycle(at).catch_up()
-    record_quotas(at, NOW, ConfiguredQuotas(CLUSTER, tuple(configured_quotas([({}, {"request_percentage": 50.0})]))))
+    record_quotas(at, NOW, quotas)
     assert record_offsets(at, CLUSTER, [Committed("g", "orders", 0, 80)], NOW) == 1
     update_client_matches(at)
     PipelineMetrics(at, CLUSTER).append(PIPELINE_METRICS.with_partition(PIPELINE_METRICS.schema.empty_table()))
-    finding = "92d32183be7a16c079dedccab69b6ebf"
-    assert run_command("findings", ["--lake", at, "--unmute", finding, "--by", "team"]) == 0
     assert_continued(lake, known, len(landed) - len(again), len(again))
     for name in WRITTEN:
         schema = DeltaTable(str(lake / name)).schema()

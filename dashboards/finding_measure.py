@@ -171,7 +171,7 @@ def _of_clusters(instances: pd.DataFrame, clusters: list[str]) -> pd.DataFrame:
 
 def _everybody(scene: Scene) -> Scene:
     """The scene of all clients, whoever the page's filters leave."""
-    return replace(scene, selection=replace(scene.selection, filters=()))
+    return scene.selecting(replace(scene.selection, filters=()))
 
 
 def _ill(scene: Scene, rule: Rule, row: pd.Series) -> set[str]:

@@ -30,7 +30,9 @@ MOST_ROWS = 3_000_000  # of pushes and of their groups, of 60 bytes each, beside
 TABLES = {table.name: table for table in (PUSHES, PUSH_OUTCOMES)}
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 MICROSECOND = timedelta(microseconds=1)
-BATCH_ROWS = 500_000  # whose texts are in memory at once
+MOST_TEXT_BYTES = 2**28  # of the distinct texts
+BATCH_ROWS, BATCH_BYTES = 500_000, 2**28  # whose texts are in memory at once
+READ_ROWS = 16_384  # at a time: a column of texts of 32 KB each is below Arrow's 2 GB
 
 Numbers = npt.NDArray[np.int64]
 Columns = dict[str, npt.NDArray[Any]]
@@ -83,11 +85,16 @@ class KeptPushes:
             cursor: of a database that may read the lake; gets views of the tables.
             tables: the lake's `TABLES`, as far as they exist.
         """
-        versions = tuple(tables[name].version() if name in tables else None for name in TABLES)
+        versions = _versions(tables)
         if versions != self._versions:
-            self.is_of_all_files = False
-            kept = _followed(cursor, tables, self._kept, self._most_rows)
-            if kept is None:
+            self.is_of_all_files, self._versions = False, ()
+            if not self._kept.files <= _live(tables):  # rows were moved, or erased and must not stay
+                self._kept = _Kept()
+            try:
+                kept = _followed(cursor, tables, self._kept, self._most_rows)
+            except OverflowError:  # hostile texts: SQL answers from now on
+                self._most_rows, kept = 0, None
+            if kept is None or _versions(tables) != versions:  # another thread has looked at the lake meanwhile
                 return None
             self._kept, self._versions, self.is_of_all_files = kept, versions, True
         if not self.keeps(start):
@@ -98,16 +105,37 @@ class KeptPushes:
         return PushedInstances(rows, kept.texts, len(kept.instances))
 
 
+def _versions(tables: Mapping[str, DeltaTable]) -> tuple[int | None, ...]:
+    return tuple(tables[name].version() if name in tables else None for name in TABLES)
+
+
+def _live(tables: Mapping[str, DeltaTable]) -> frozenset[tuple[str, str]]:
+    """Table and path of each file."""
+    return frozenset(
+        (_name(table), path) for table in tables.values() for path in files_table(table)["path"].to_pylist()
+    )
+
+
+def _name(table: DeltaTable) -> str:
+    return table.table_uri.rstrip("/").rpartition("/")[2]
+
+
 def _followed(
-    cursor: duckdb.DuckDBPyConnection, tables: Mapping[str, DeltaTable], before: _Kept, most_rows: int
+    cursor: duckdb.DuckDBPyConnection, tables: Mapping[str, DeltaTable], kept: _Kept, most_rows: int
 ) -> _Kept | None:
-    """What is kept of the files of these tables; None: a file doesn't say how many rows it has, or of when."""
+    """What is kept of the files of these tables; None: a file doesn't say how many rows it has, or of when.
+
+    Args:
+        kept: what is known of them before.
+
+    Raises:
+        OverflowError: the distinct texts have more than `MOST_TEXT_BYTES`.
+    """
     listed = [_files(table) for table in tables.values()]
     known = [file for files in listed if files is not None for file in files]
     if None in listed:
         return None
     files = frozenset((file.table, file.path) for file in known)
-    kept = before if before.files <= files else _Kept()  # rows were moved or erased
     new = sorted((file for file in known if (file.table, file.path) not in kept.files), key=_latest, reverse=True)
     counts = np.cumsum([0, *(file.rows for file in new)])
     read = new[: int(np.searchsorted(counts, most_rows, "right")) - 1]
@@ -121,8 +149,10 @@ def _followed(
         cursor.execute(f'CREATE OR REPLACE TEMP VIEW "{name}" AS {select}')
     kept = replace(kept, since=since)
     parts = list[Columns]()
-    for rows in _batches(cursor.sql(question("_kept_pushes").pretty).to_arrow_reader(BATCH_ROWS)):
+    for rows in _batches(cursor.sql(question("_kept_pushes").pretty).to_arrow_reader(READ_ROWS)):
         kept, columns = _numbered(kept, rows)
+        if sum(texts.nbytes for texts in kept.texts.values()) > MOST_TEXT_BYTES:
+            raise OverflowError
         parts.append(columns)
     return replace(_trimmed(_sorted(kept, parts), most_rows), files=files)
 
@@ -138,11 +168,10 @@ def _files(table: DeltaTable) -> list[_File] | None:
         return []
     has_times = "max" in files.column_names and files.schema.field("max").type.get_field_index("landed_at") >= 0
     latest = pc.struct_field(files["max"], "landed_at").to_pylist() if has_times else [None] * files.num_rows
-    name = table.table_uri.rstrip("/").rpartition("/")[2]
     rows, paths = files["num_records"].to_pylist(), files["path"].to_pylist()
     if None in rows or None in latest:
         return None
-    return [_File(name, *each) for each in zip(paths, rows, latest, strict=True)]
+    return [_File(_name(table), *each) for each in zip(paths, rows, latest, strict=True)]
 
 
 def _batches(reader: pa.RecordBatchReader) -> Iterator[pa.RecordBatch]:
@@ -150,7 +179,8 @@ def _batches(reader: pa.RecordBatchReader) -> Iterator[pa.RecordBatch]:
     waiting = list[pa.RecordBatch]()
     for batch in reader:
         waiting.append(batch)
-        if sum(each.num_rows for each in waiting) >= BATCH_ROWS:
+        count, size = sum(each.num_rows for each in waiting), sum(each.nbytes for each in waiting)
+        if count >= BATCH_ROWS or size >= BATCH_BYTES:
             yield pa.concat_batches(waiting)
             waiting.clear()
     if waiting:

@@ -143,8 +143,11 @@ class LakeReader:
             if asked is not None:
                 asked.runs_on(cursor)
             with self._keeping_pushes:
-                return None if names & self._foreign else self.pushes.between(cursor, tables, start, stop)
-        except (duckdb.Error, DeltaError) as error:
+                if names & self._foreign:
+                    self.pushes = KeptPushes()
+                    return None
+                return self.pushes.between(cursor, tables, start, stop)
+        except (duckdb.Error, DeltaError, OSError, pa.ArrowInvalid) as error:  # DuckDB's stream raises the latter two
             raise LakeError(_advice(PUSHES.name, error)) from error
 
     def windows(

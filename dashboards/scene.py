@@ -84,6 +84,10 @@ class Scene:
         """Whether no client of the time range is left out; what is earlier is of the same clients."""
         return not self.selection.filters and not self.earlier_s
 
+    def selecting(self, selection: Selection) -> Scene:
+        """The scene of the clients that another selection's filters leave."""
+        return replace(self, selection=selection, clients=replace(self.clients, selection=selection))
+
     def covered_s(self, at_ms: pd.Series) -> pd.Series:
         """Seconds of each plot window, by its start, that lie in the time range; less for the first and the last."""
         begin = at_ms.clip(lower=max(self.first_window, self.first).timestamp() * 1000)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pandas as pd
@@ -72,7 +71,7 @@ def _of_owners(scene: Scene) -> pd.DataFrame:
     for key in wanted:
         others = others.without(key)
     if wanted and not others.filters:
-        scene = replace(scene, selection=others)
+        scene = scene.selecting(others)
     rows = scene.open_findings()
     for key, names in wanted.items():
         rows = rows[rows[key].isin(names)]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -174,6 +175,66 @@ def test_what_was_interrupted_leaves_what_is_kept_as_it_was(lake: LakeReader, mo
             lake.pushed(NOON, NOON + HOUR)
         assert not lake.pushes.keeps(NOON)
     assert assert_same(lake, NOON, NOON + HOUR)
+
+
+def test_texts_beyond_the_bound_are_not_kept(lake: LakeReader, monkeypatch: pytest.MonkeyPatch) -> None:
+    """SQL answers then, and the files aren't read again for each commit."""
+    append(lake, pushes(random.Random(1), range(60)))
+    monkeypatch.setattr(kept_pushes, "MOST_TEXT_BYTES", 100)
+    lake.versions()
+    assert lake.pushed(NOON, NOON + HOUR) is None
+    monkeypatch.undo()
+    append(lake, pushes(random.Random(2), range(60)))
+    lake.look_again()
+    lake.versions()
+    assert lake.pushed(NOON, NOON + HOUR) is None
+    assert not lake.pushes.keeps(NOON)
+
+
+def test_who_was_erased_is_not_kept_even_if_nothing_new_can_be(
+    lake: LakeReader, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    append(lake, pushes(random.Random(1), range(60)))
+    assert assert_same(lake, NOON, NOON + HOUR)
+    assert "orders" in lake.pushes._kept.texts["client_id"].to_pylist()
+    DeltaTable(PUSHES.uri(lake.uri)).delete("client_id = 'orders'")
+    monkeypatch.setattr(kept_pushes, "_followed", lambda *_: None)
+    lake.look_again()
+    lake.versions()
+    assert lake.pushed(NOON, NOON + HOUR) is None
+    assert lake.pushes._kept.texts["client_id"].to_pylist() == []
+
+
+def test_a_look_at_the_lake_in_mid_read_is_no_answer(lake: LakeReader, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The tables are updated in place: the files that were listed may be others than those that are read."""
+    append(lake, pushes(random.Random(1), range(60)))
+    files = kept_pushes._files
+
+    def compacted(table: DeltaTable) -> Any:
+        listed = files(table)
+        DeltaTable(table.table_uri).optimize.compact()
+        table.update_incremental()
+        return listed
+
+    append(lake, pushes(random.Random(2), range(60, 120)))
+    monkeypatch.setattr(kept_pushes, "_files", compacted)
+    lake.versions()
+    with suppress(LakeError):
+        assert lake.pushed(NOON, NOON + HOUR) is None
+    monkeypatch.undo()
+    assert assert_same(lake, NOON, NOON + HOUR)
+
+
+def test_a_stream_that_breaks_is_an_error_of_the_lake(lake: LakeReader, monkeypatch: pytest.MonkeyPatch) -> None:
+    append(lake, pushes(random.Random(1), range(60)))
+
+    def broken(*_: Any) -> None:
+        raise OSError("a file has gone")
+
+    monkeypatch.setattr(kept_pushes, "_numbered", broken)
+    lake.versions()
+    with pytest.raises(LakeError):
+        lake.pushed(NOON, NOON + HOUR)
 
 
 def test_a_page_asks_about_the_clients_that_are_kept_and_not_for_their_pushes(

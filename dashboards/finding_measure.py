@@ -15,7 +15,7 @@ import sqlglot
 import streamlit as st
 
 from kafka_telemetry_lake.dashboards.answers import answer
-from kafka_telemetry_lake.dashboards.clients import ClientsOfId, SelectedClients
+from kafka_telemetry_lake.dashboards.clients import ClientsOfId
 from kafka_telemetry_lake.dashboards.panels import on_demand
 from kafka_telemetry_lake.dashboards.plots import lines
 from kafka_telemetry_lake.dashboards.questions import Parameter, filled, in_words, question, with_relation
@@ -193,8 +193,7 @@ def _about(scene: Scene, row: pd.Series) -> Scene:
     selection = replace(scene.selection, filters=filters)
     if scope == CLIENT_ID:
         return replace(scene, selection=selection, clients=_of_client_id(scene, row))
-    clients = SelectedClients(scene.lake, scene.versions, selection, scene.start, scene.stop)
-    return replace(scene, selection=selection, clients=clients)
+    return scene.selecting(selection)
 
 
 def _of_client_id(scene: Scene, row: pd.Series) -> ClientsOfId:

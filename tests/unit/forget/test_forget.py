@@ -13,7 +13,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from deltalake import DeltaTable, write_deltalake
+from deltalake import DeltaTable
 
 from kafka_telemetry_lake.pipelines.forget import erasure, files, history, states
 from kafka_telemetry_lake.pipelines.forget.erasure import NOTES, Erasure, Removed
@@ -36,7 +36,6 @@ from kafka_telemetry_lake.pipelines.upkeep.maintenance import Maintenance, Maint
 from kafka_telemetry_lake.udfs.limits import DEFAULT_LIMITS
 from tests.support.erasable_lake import NOON, Client, append, end_history, fill, lake_of, named, traces
 from tests.support.lake_tables import table
-from tests.support.landing_records import GOOD_ID
 from tests.support.ledger import Fleet
 from tests.support.local_stream import LocalStream, run_tasks
 
@@ -195,19 +194,6 @@ def test_what_others_share_with_a_client_stays(tmp_path: Path) -> None:
     assert set(table(stream.lake, "pushes")["principal"].to_pylist()) == {"User:all", None}
 
 
-@pytest.mark.slow
-def test_the_job_goes_on_and_the_others_deltas_are_those_of_a_run_without_it(tmp_path: Path) -> None:
-    (stream, fleet, clients), (other, again, _) = lake_of(tmp_path), lake_of(tmp_path / "other")
-    client = clients[2]
-    forget(stream.lake, client_instance=client.instance)
-    for _ in range(2):
-        stream.batch(named(fleet.round(), clients))
-        other.batch(named(again.round(), clients))
-    for each in (stream, other):
-        Lifecycle(str(each.lake)).catch_up()
-    assert rows_of(stream.lake, client) == rows_of(other.lake, client)
-
-
 def test_a_client_that_pushes_again_is_a_new_one(tmp_path: Path) -> None:
     stream, fleet, clients = lake_of(tmp_path)
     client = clients[2]
@@ -317,18 +303,6 @@ def test_statistics_of_files_that_are_gone_already_lose_their_bounds(tmp_path: P
     assert table(stream.lake, "metric_points").num_rows == 0
 
 
-@pytest.mark.slow
-def test_a_second_erasure_finds_the_files_of_the_first(tmp_path: Path) -> None:
-    stream, fleet, clients = lake_of(tmp_path)
-    for client in clients[:2]:
-        before = rows_of(stream.lake, client)
-        forget(stream.lake, client_instance=client.instance)
-        assert rows_of(stream.lake, client) == before
-    assert left(stream.lake, [text for client in clients[:2] for text in client.texts]) == set()
-    assert all(file.name.count("~") <= 1 for file in stream.lake.rglob("*.parquet"))
-    stream.batch(named(fleet.round(), clients))
-
-
 STEPS = (
     (erasure.Erasure, "_save"), (erasure.Erasure, "_delete"), (erasure, "commit"), (history, "sync"),
     (files.TableFolder, "rewrite"), (files, "sync"), (states, "_write"), (states, "_rename"), (OtherFiles, "forget"),
@@ -421,21 +395,6 @@ def _dying(do: Any, step: int) -> Any:
     return wrapper
 
 
-@pytest.mark.slow
-@pytest.mark.soak
-def test_killed_at_every_13th_step_the_next_run_finishes_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    stream, fleet, clients = lake_of(tmp_path, 3)
-    for _ in range(3):
-        stream.batch(named(fleet.round(), clients))
-    maintain(stream.lake)
-    fill(stream, clients[2])
-    step = 0
-    while killed_and_finished(stream.lake, tmp_path / str(step), clients[2], step, monkeypatch):
-        shutil.rmtree(tmp_path / str(step))
-        step += 13  # the steps of a file and of a table repeat in other places
-    assert step > 150
-
-
 def test_a_principal_with_its_clients_its_quotas_and_its_pseudonym(tmp_path: Path) -> None:
     stream, fleet = LocalStream(tmp_path), Fleet(clients=4)
     clients = [Client(fleet, number) for number in range(4)]
@@ -473,20 +432,6 @@ def test_what_the_note_says_about_a_principal_is_read_as_it_was() -> None:
     subject = Subject("c1", frozenset({"c1"}), principals=frozenset({"User:a"}), attributes=frozenset({7}),
                       pushes=frozenset({("test", None, "t", 0, 5, 1_700_000_000_000_000)}))  # fmt: skip
     assert Subject.from_json(json.loads(json.dumps(subject.to_json()))) == subject
-
-
-@pytest.mark.slow
-def test_a_client_with_a_hundred_thousand_pushes(tmp_path: Path) -> None:
-    number = 200_000
-    ids = pa.array([GOOD_ID, "another-client-id-0000"] * (number // 2))
-    columns = {"client_instance_id": ids, "offset": pa.array(range(number))}
-    columns |= {"landed_at": pa.array([NOON] * number, pa.timestamp("us", "UTC"))}
-    pushes = [columns.get(each.name, pa.nulls(number, each.type)) for each in PUSHES.schema]
-    rows = PUSHES.with_partition(pa.table(pushes, schema=PUSHES.schema))
-    write_deltalake(PUSHES.create(str(tmp_path)), rows, mode="append")
-    assert forget(tmp_path, client_instance=GOOD_ID)["pushes"].rows == 100_000
-    assert left(tmp_path, [GOOD_ID]) == set()
-    assert table(tmp_path, "pushes")["offset"].to_pylist() == list(range(1, number, 2))
 
 
 def test_a_pseudonym_is_that_of_the_stored_pushes() -> None:

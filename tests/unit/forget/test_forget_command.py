@@ -179,27 +179,6 @@ def test_it_finishes_an_interrupted_erasure_of_another_client_first(
 
 
 @pytest.mark.slow
-def test_killed_by_the_system_and_run_again(tmp_path: Path) -> None:
-    stream, _, clients = lake_of(tmp_path, 6)
-    points = table(stream.lake, "metric_points")
-    rows = points.num_rows
-    left = sum(each != clients[2].instance for each in points["client_instance_id"].to_pylist())
-    words = ["-m", "kafka_telemetry_lake", "forget", "--lake", str(stream.lake)]
-    for pause in (1.5, 2.0, 2.5, 3.0):
-        command = [sys.executable, *words, f"--client-instance={clients[2].instance}"]
-        with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
-            try:
-                process.wait(pause)
-            except subprocess.TimeoutExpired:
-                process.kill()
-        assert table(stream.lake, "metric_points").num_rows in (rows, left)
-    subprocess.run(command, check=True)
-    end_history(stream.lake)
-    assert traces(stream.lake, clients[2].texts) == set()
-    assert table(stream.lake, "metric_points").num_rows == left
-
-
-@pytest.mark.slow
 def test_the_command_needs_no_spark(tmp_path: Path) -> None:
     stream = LocalStream(tmp_path)
     program = (

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import os
-import signal
-import subprocess
-import sys
 import tempfile
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from types import ModuleType
 from typing import Any, cast
 
 import pytest
@@ -17,6 +14,7 @@ from deltalake import DeltaTable
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from kafka_telemetry_lake.pipelines.findings.evaluation import evaluator as evaluation
 from kafka_telemetry_lake.pipelines.findings.evaluation.evaluator import GRACE_US, Evaluator
 from kafka_telemetry_lake.pipelines.findings.evaluation.lake_hours import (
     ClusterHour,
@@ -26,11 +24,11 @@ from kafka_telemetry_lake.pipelines.findings.evaluation.lake_hours import (
     SeenIn,
     Subject,
 )
+from kafka_telemetry_lake.pipelines.lake import notes
 from kafka_telemetry_lake.pipelines.lake.errors import StateMissingError
 from kafka_telemetry_lake.pipelines.lake.follower import Position
 from kafka_telemetry_lake.udfs.findings.states import HOUR_US, FindingRow, Hysteresis
 from tests.support.lake_tables import table
-from tests.support.patience import PATIENCE_S
 
 NOW = 10**6 * HOUR_US
 Found = dict[str, str]  # severity by subject
@@ -316,46 +314,34 @@ def test_any_cut_gives_the_rows_of_one_pass(
         assert changes(parts) == changes(whole)
 
 
-KILLED = """
-import os, signal, sys
-from kafka_telemetry_lake.pipelines.findings.evaluation import evaluator as evaluation
-from kafka_telemetry_lake.pipelines.lake import notes
-from kafka_telemetry_lake.pipelines.lake.follower import Position
-from tests.unit.findings.test_findings_states_evaluator import MadeLake, Evaluator, NOW
-made = MadeLake()
-for hour in range(100, {until}):
-    made.land(hour, {{"orders": "warning"}} if hour < 101 else {{}}, ["orders"])
-die = lambda *_, **__: os.kill(os.getpid(), signal.SIGKILL)
-step = {where}
-evaluator = Evaluator({lake!r}, made)
-if {after}:
-    {where} = lambda *args: (step(*args), die())
-else:
-    {where} = die
-evaluator.evaluate(NOW + {until})
-"""
-
-
-@pytest.mark.slow
 @pytest.mark.parametrize(
-    ("where", "after", "rows_then"),
+    ("owner", "step", "after", "rows_then"),
     [
-        ("notes.write_json", False, 0),
-        ("notes.write_json", True, 0),
-        ("evaluation.append_once", False, 0),
-        ("evaluation.append_once", True, 2),
+        (notes, "write_json", False, 0),
+        (notes, "write_json", True, 0),
+        (evaluation, "append_once", False, 0),
+        (evaluation, "append_once", True, 2),
     ],
 )
-def test_killed_between_the_steps(tmp_path: Path, where: str, after: bool, rows_then: int) -> None:
-    """kill -9 before and after the note, and before and after the rows: the next start has them once."""
-    program = KILLED.format(until=104, lake=str(tmp_path), where=where, after=after)
-    died = subprocess.run(
-        [sys.executable, "-c", program], check=False, timeout=PATIENCE_S, env=os.environ, capture_output=True
-    )
-    assert died.returncode == -signal.SIGKILL, died.stderr
-    assert DeltaTable(str(tmp_path / "finding_changes")).to_pyarrow_table().num_rows == rows_then
-    made = MadeLake()
-    for hour in range(100, 105):
+def test_killed_between_the_steps(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, owner: ModuleType, step: str, after: bool, rows_then: int
+) -> None:
+    """Killed before and after the note, and before and after the rows: the next start has them once."""
+    made, own = MadeLake(), getattr(owner, step)
+    for hour in range(100, 104):
         made.land(hour, {"orders": "warning"} if hour < 101 else {}, ["orders"])
+    killed = Evaluator(str(tmp_path), made)
+
+    def die(*args: Any, **named: Any) -> None:
+        if after:
+            own(*args, **named)
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(owner, step, die)
+        with pytest.raises(KeyboardInterrupt):
+            killed.evaluate(NOW + 104)
+    assert DeltaTable(str(tmp_path / "finding_changes")).to_pyarrow_table().num_rows == rows_then
+    made.land(104, {}, ["orders"])
     Evaluator(str(tmp_path), made).evaluate(NOW + 105)
     assert [row[1:4] for row in changes(tmp_path)] == [("opened", "warning", 100), ("resolved", "warning", 103)]

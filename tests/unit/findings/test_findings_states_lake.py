@@ -287,20 +287,6 @@ def test_which_hours_landed_since(lake: SmallLake) -> None:
 
 
 @pytest.mark.slow
-def test_a_log_that_no_longer_reaches_back(lake: SmallLake, caplog: pytest.LogCaptureFixture) -> None:
-    lake.evaluate()
-    lake.land(1, [], ["bills"]).land(2, ["bills"])
-    outcomes = DeltaTable(PUSH_OUTCOMES.uri(lake.name))
-    outcomes.create_checkpoint()
-    for file in sorted((lake.path / "push_outcomes" / "_delta_log").glob("*.json"))[:-1]:
-        file.unlink()
-    with caplog.at_level("INFO"):
-        lake.evaluate(NOW + 1)
-    assert lake.open() == {"orders": "open", "bills": "open"}
-    assert [each[:2] for each in changes(lake.path)] == [("bills", "opened"), ("orders", "opened")]
-
-
-@pytest.mark.slow
 def test_upkeep_leaves_the_note(lake: SmallLake) -> None:
     lake.evaluate()
     changed = DeltaTable(str(lake.path / "finding_changes"))
@@ -311,25 +297,6 @@ def test_upkeep_leaves_the_note(lake: SmallLake) -> None:
     lake.evaluate(NOW + 1)
     assert lake.open() == {}
     assert [each[1] for each in changes(lake.path)] == ["opened", "resolved"]
-
-
-@pytest.mark.slow
-def test_replayed_rows_count_in_hours_that_are_not_finished(lake: SmallLake) -> None:
-    """A replay replaces all rows of a table in one commit; here it finds `bills` damaged too, and `orders` not."""
-    lake.land(1, ["bills", "orders"]).evaluate()
-    before = changes(lake.path)
-    assert [each[0] for each in before] == ["orders"]
-    outcomes = table(lake.path, "push_outcomes").to_pylist()
-    for row in outcomes:
-        row["outcome"] = "quarantined" if row["client_id"] == "bills" else "points"
-    write_deltalake(
-        PUSH_OUTCOMES.uri(lake.name), pa.Table.from_pylist(outcomes, PUSH_OUTCOMES.stored), mode="overwrite"
-    )
-    lake.evaluate(NOW + 1)
-    assert changes(lake.path) == before
-    lake.land(2, ["orders"]).evaluate(NOW + 2)
-    said = [each[:4] for each in changes(lake.path)]
-    assert said == [("bills", "opened", "error", FIRST + 1), ("orders", "opened", "error", FIRST)]
 
 
 @pytest.mark.slow
@@ -475,19 +442,6 @@ def test_maintain_beside_an_evaluation_changes_nothing_of_it(tmp_path: Path, ste
     found = [each for each in changes(alone.path) if each[0] != "gone"]
     assert [each for each in changes(beside.path) if each[0] != "gone"] == found
     assert {each[:2] for each in found} == {("orders", "opened"), ("orders", "resolved"), ("bills", "opened")}
-
-
-@pytest.mark.slow
-def test_an_evaluation_opens_no_file_of_the_hours_before(lake: SmallLake) -> None:
-    """A day of hours is evaluated; then their files are gone, and the next hour is evaluated all the same."""
-    for hour in range(1, 25):
-        lake.land(hour, ["orders"])
-    files = [uri for each in (PUSHES, PUSH_OUTCOMES) for uri in DeltaTable(each.uri(lake.name)).file_uris()]
-    lake.land(25, ["orders"]).evaluate()
-    for uri in files:
-        Path(uri).unlink()
-    lake.land(26, [], ["bills"]).evaluate(NOW + 1)
-    assert lake.open() == {"bills": "open"}
 
 
 def test_files_of_other_hours_are_not_opened(lake: SmallLake) -> None:

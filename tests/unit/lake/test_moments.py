@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from datetime import date
 from pathlib import Path
 from typing import Any
@@ -35,7 +34,6 @@ from tests.support.expired_logs import expire_logs
 from tests.support.ledger import Fleet
 from tests.support.local_stream import LocalStream, run_tasks
 from tests.support.operator_alone import Job, without_spark
-from tests.support.patience import wait_until
 
 pytestmark = pytest.mark.lake
 
@@ -44,9 +42,6 @@ SEEN = """
     UNION ALL SELECT 'outcomes', count(*), sum(points) FROM push_outcomes
     UNION ALL SELECT 'points', count(DISTINCT "offset" || '/' || partition), count(*) FROM metric_points
 """
-
-
-KEY = ["partition", "offset"]
 
 
 @pytest.fixture(autouse=True)
@@ -253,49 +248,6 @@ def test_a_lifecycle_s_events_are_seen_at_once(job: Job) -> None:
     TableLog(CLIENT_EVENTS, job.lake).commit([], "lifecycle", 1, {"other": 1})
     table = DeltaTable(CLIENT_EVENTS.uri(job.lake))
     assert newest_moment(job.lake).at("client_events", table) is table
-
-
-@pytest.mark.slow
-def test_a_reader_beside_a_slow_writer(job: Job, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The latest versions have points without outcomes; a moment never has."""
-    job.batch()
-    commit, ended, left, mixed, broken = TableLog.commit, threading.Event(), threading.Event(), 0, list[Any]()
-    looks = 0
-
-    def slow(log: TableLog, *args: Any) -> bool:
-        if log.table is PUSH_OUTCOMES:
-            whole_look = looks + 2
-            wait_until(lambda: looks >= whole_look or left.is_set())
-        return commit(log, *args)
-
-    def write() -> None:
-        try:
-            for _ in range(6):
-                job.batch()
-        finally:
-            ended.set()
-
-    monkeypatch.setattr(TableLog, "commit", slow)
-    writer, numbers = threading.Thread(target=write), set[int]()
-    writer.start()
-    try:
-        while not ended.is_set():
-            points, outcomes = (DeltaTable(table.uri(job.lake)) for table in (METRIC_POINTS, PUSH_OUTCOMES))
-            judged, stored = (
-                set(map(str, each.to_pyarrow_table(columns=KEY).to_pylist())) for each in (outcomes, points)
-            )
-            mixed += bool(stored - judged)
-            view = seen(job.lake)
-            numbers.add(view["pushes"][0])
-            if not is_whole(view):
-                broken.append(view)
-            looks += 1
-    finally:
-        left.set()
-        writer.join()
-    assert mixed > 0
-    assert broken == []
-    assert len(numbers) > 1
 
 
 def test_the_command_reads_an_earlier_moment(job: Job, capsys: pytest.CaptureFixture[str]) -> None:

@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import signal
-import subprocess
-import sys
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -20,54 +16,20 @@ from kafka_telemetry_lake.pipelines.lake.lake import Lake
 from kafka_telemetry_lake.pipelines.lifecycle.follower import Lifecycle
 from kafka_telemetry_lake.pipelines.quotas.client_reports import minutes_of, read_reports, replace_estimates
 from kafka_telemetry_lake.pipelines.quotas.configured import ConfiguredQuotas, configured_quotas
-from kafka_telemetry_lake.pipelines.replay.replay import finish_swap
-from kafka_telemetry_lake.pipelines.replay.swap_note import SWAP
 from kafka_telemetry_lake.pipelines.tables.operator import METRIC_POINTS, QUOTA_REPORTS, QUOTA_USAGE
 from kafka_telemetry_lake.udfs.conversion import shard
 from kafka_telemetry_lake.udfs.conversion.shard import ShardRows
 from kafka_telemetry_lake.udfs.quotas.reports import BYTES
 from tests.support import otlp_builder
 from tests.support.config_polls import record_quotas
-from tests.support.lake_tables import rollup_sums, table
-from tests.support.ledger import Fleet
-from tests.support.ledger_check import check
+from tests.support.lake_tables import table
 from tests.support.local_stream import LocalStream
-from tests.support.patience import wait_until
 from tests.unit.replay.test_replay import run
 
 pytestmark = pytest.mark.lake
 
 SENT = next(iter(BYTES))
 LANDED_AT = datetime(2027, 1, 15, 8, 0, tzinfo=UTC)
-ROWS = ("metric_points", "quarantine", "push_outcomes", "client_events")
-# Replays a lake. If given a table's name, it waits before that table's swap.
-KILLED = """
-import sys, time
-from kafka_telemetry_lake.pipelines.replay import replay
-from kafka_telemetry_lake.pipelines.lake.delta_log import TableLog
-from tests.support.local_stream import run_tasks
-from kafka_telemetry_lake.udfs.limits import DEFAULT_LIMITS
-
-
-lake, waits_at = sys.argv[1:]
-commit = TableLog.replace
-
-def slow(log, *others):
-    if log.table.name == waits_at:
-        open(lake + "/_waits", "w").close()
-        time.sleep(3600)
-    return commit(log, *others)
-
-def tasks(task):
-    for row in run_tasks(task):
-        yield row
-    if waits_at == "rows":
-        open(lake + "/_waits", "w").close()
-        time.sleep(3600)
-
-TableLog.replace = slow
-replay.replay(lake, lake + "/_checkpoints", None, DEFAULT_LIMITS, 1, tasks)
-"""
 
 
 def record(offset: int, second: float, sent: float, team: str) -> dict[str, Any]:
@@ -164,35 +126,3 @@ def test_quota_reports_their_windows_and_labels_are_of_the_new_generation(
     else:  # what lies before the snapshot stays as it was
         assert found[0] == [(0, 1000.0), (1, 2000.0), (2, 400.0)]
         assert found[2] == [("team", "blue")]
-
-
-def rows_of(lake: Path) -> dict[str, Any]:
-    found: dict[str, Any] = {
-        name: sorted(str(sorted(row.items())) for row in table(lake, name).to_pylist()) for name in ROWS
-    }
-    return found | {name: rollup_sums(lake, name) for name in ("metric_rollups_1m", "metric_rollups_1h")}
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("at", ["rows", "push_outcomes"])
-def test_a_replay_that_is_killed_is_begun_again_or_finished(tmp_path: Path, at: str) -> None:
-    stream, fleet = LocalStream(tmp_path), Fleet(clients=6)
-    for _ in range(3):
-        stream.batch(fleet.round())
-    rows = rows_of(stream.lake)
-    job = subprocess.Popen([sys.executable, "-c", KILLED, str(stream.lake), at], cwd=Path(__file__).parents[3])
-    wait_until((stream.lake / "_waits").exists, process=job)
-    os.kill(job.pid, signal.SIGKILL)
-    job.wait()
-    swapping = (stream.checkpoints / SWAP).exists()
-    assert swapping == (at != "rows")
-    if not swapping:  # nothing has changed
-        assert rows_of(stream.lake) == rows
-        assert check(stream.lake, fleet.ledger).problems == []
-        run(stream)
-    else:  # `ingest` and `replay` finish it before anything else
-        assert finish_swap(str(stream.lake), str(stream.checkpoints))
-    assert not finish_swap(str(stream.lake), str(stream.checkpoints))
-    assert rows_of(stream.lake) == rows
-    stream.batch(fleet.round())
-    assert check(stream.lake, fleet.ledger).problems == []

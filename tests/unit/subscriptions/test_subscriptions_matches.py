@@ -12,7 +12,6 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
-from kafka_telemetry_lake.pipelines.events import subscriptions as subscription_events
 from kafka_telemetry_lake.pipelines.events.subscriptions import add_subscription_events
 from kafka_telemetry_lake.pipelines.lake import follower
 from kafka_telemetry_lake.pipelines.query.lake_query import run_query
@@ -92,27 +91,6 @@ def ask(lake: Path, sql: str) -> list[tuple[Any, ...]]:
 
 def asked(lake: Path) -> list[tuple[Any, ...]]:
     return ask(lake, 'SELECT "offset", subscription FROM subscription_metrics ORDER BY ALL')
-
-
-@pytest.mark.slow
-def test_views_answer_after_new_clients_and_after_new_versions(tmp_path: Path) -> None:
-    sync(tmp_path, 0, A)
-    push(tmp_path, "orders-1", "bills")
-    assert asked(tmp_path) == []  # not matched yet
-    assert update_client_matches(str(tmp_path)) == 2
-    assert asked(tmp_path) == [(0, "a"), (1, "a")]
-    push(tmp_path, "orders-1", "orders-2")
-    assert update_client_matches(str(tmp_path)) == 1
-    assert asked(tmp_path) == [(0, "a"), (1, "a"), (2, "a"), (3, "a")]
-    sync(tmp_path, 2, A, B)
-    push(tmp_path, "orders-1", "bills", "orders-3", minute=3)
-    assert update_client_matches(str(tmp_path)) == 1
-    assert asked(tmp_path)[4:] == [(4, "It's b"), (4, "a"), (5, "a"), (6, "It's b"), (6, "a")]
-    # Later knowledge corrects what was said: the change was made before it was seen.
-    sync(tmp_path, 5, A)
-    push(tmp_path, "orders-1", minute=6)
-    update_client_matches(str(tmp_path))
-    assert asked(tmp_path)[-1] == (7, "a")
 
 
 def test_what_is_kept_is_what_is_made_anew(tmp_path: Path) -> None:
@@ -213,35 +191,6 @@ def test_each_subscription_in_force_has_a_view(tmp_path: Path) -> None:
 def events(lake: Path) -> list[tuple[Any, ...]]:
     found = table(lake, "client_events").select(["event", "offset", "client_id", "at", "detail"])
     return sorted(tuple(row.values()) for row in found.to_pylist())
-
-
-@pytest.mark.slow
-def test_events_of_new_pushes_are_added_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    push(tmp_path, "orders-1", "orders-1", "orders-1")  # a second apart
-    assert add_subscription_events(str(tmp_path)) == 0
-    assert events(tmp_path) == []  # sync isn't in use
-    sync(tmp_path, 0, A)
-    update_client_matches(str(tmp_path))
-    assert add_subscription_events(str(tmp_path)) == 0  # they keep to A's interval
-    sync(tmp_path, 2, Subscription("a", ("x.",), 5000))
-    push(tmp_path, "orders-1", "orders-1", "orders-1", minute=3)
-    update_client_matches(str(tmp_path))
-    assert add_subscription_events(str(tmp_path)) == 2
-    detail = [("gap_ms", "1000"), ("expected_ms", "5000")]
-    first = [("early_push", offset, "orders-1", T[3] + timedelta(seconds=offset - 3), detail) for offset in (4, 5)]
-    assert events(tmp_path) == first
-    before = DeltaTable(str(tmp_path / "client_events")).version()
-    assert add_subscription_events(str(tmp_path)) == 0
-    assert DeltaTable(str(tmp_path / "client_events")).version() == before
-    # Its pushes before are looked at, and only the new ones judged; commits by commits give the same.
-    push(tmp_path, "orders-1", minute=4)
-    DeltaTable(str(tmp_path / "push_outcomes")).optimize.compact()
-    push(tmp_path, "orders-1", minute=4)
-    monkeypatch.setattr(subscription_events, "STEP_ROWS", 1)
-    update_client_matches(str(tmp_path))
-    assert add_subscription_events(str(tmp_path)) == 1
-    again = [("gap_ms", "0"), ("expected_ms", "5000")]
-    assert events(tmp_path) == [*first, ("early_push", 7, "orders-1", T[4], again)]
 
 
 def test_a_client_behind_a_change_is_an_event(tmp_path: Path) -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 import threading
 import time
 from contextlib import AbstractContextManager
@@ -29,14 +27,13 @@ OPENED = [("orders", "opened")]
 
 
 def in_background(
-    lake: str, file: NotifyFile, *, once: bool = False, stop: threading.Event | None = None, give_up_s: float = 60,
-    patience_s: float = PATIENCE_S,
-) -> AbstractContextManager[None]:  # fmt: skip
+    lake: str, file: NotifyFile, *, once: bool = False, stop: threading.Event | None = None, give_up_s: float = 60
+) -> AbstractContextManager[None]:
     """Messages as the job sends them (`jobs/companions`), with less time to wait."""
     opened = partial(following, lake, file, 0.05, lambda *_: None)
     if once:
         opened = partial(sending_once, lake, file, give_up_s)
-    row = Companion("notify", opened, NEVER, patience_s, role=NOTIFY, after=once)
+    row = Companion("notify", opened, NEVER, PATIENCE_S, role=NOTIFY, after=once)
     return supervised(lake, [row], stop)
 
 
@@ -100,35 +97,6 @@ def test_a_sink_that_fails_is_started_again_by_itself(
     assert f"{note} is damaged" in caplog.messages[2]
     assert sink.url not in caplog.text
     assert not any(each.exc_info for each in caplog.records)
-
-
-@pytest.mark.slow
-def test_a_sink_that_hangs_delays_neither_the_block_nor_the_end_of_the_process(lake: str, sink: HttpSink) -> None:
-    released = threading.Event()
-    sink.answer = lambda _request: 200 if released.wait() else 500
-    record(lake, change("orders"))
-    program = (
-        "import sys\n"
-        "from kafka_telemetry_lake.pipelines.notify import http\n"
-        "from tests.unit.notify.changed_findings import notify_file\n"
-        "from tests.unit.notify.test_findings_notify_in_job import in_background\n"
-        "http.ANSWER_S = 3600\n"
-        "with in_background(sys.argv[1], notify_file(sys.argv[2]), patience_s=2):\n"
-        "    sys.stdin.readline()\n"
-        "print('after the block', flush=True)\n"
-    )
-    argv = [sys.executable, "-c", program, lake, sink.url]
-    process = subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-    try:
-        wait_until(lambda: len(sink.requests) == 1, process=process)
-        out, _ = process.communicate("\n", timeout=PATIENCE_S)
-    finally:
-        released.set()
-        process.kill()
-    assert (process.returncode, out) == (0, "after the block\n")
-    with in_background(lake, notify_file(sink.url)):  # what wasn't answered is sent again
-        wait_until(lambda: len(sink.requests) == 2)
-    assert sink.requests[0].body == sink.requests[1].body
 
 
 def test_a_missing_extra_is_named(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

@@ -5,11 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import math
-import os
-import signal
 import socket
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable
@@ -279,61 +275,6 @@ def test_whenever_the_process_ends_nothing_is_missing_and_only_the_same_message_
             assert state == expected, ended_at
     assert ended_at > 10
     assert repeated == (len(steps) * 2 if kind == "webhook" else 0)  # after the request, and before it is recorded
-
-
-@pytest.mark.parametrize("moment", ["before the answer", "after the answer"])
-def test_kill_9_between_sending_and_recording(lake: str, sink: HttpSink, tmp_path: Path, moment: str) -> None:
-    config = tmp_path / "notify.yml"
-    config.write_text(yaml.safe_dump(one_webhook(sink.url)))
-    argv = [sys.executable, "-m", "kafka_telemetry_lake.jobs.notify", "--lake", lake, "--notify", str(config)]
-    slow_record = (
-        "import time, kafka_telemetry_lake.pipelines.notify.messages as m, kafka_telemetry_lake.jobs.notify as n\n"
-        "m.Messages.done = lambda self: time.sleep(3600)\n"
-        "from kafka_telemetry_lake.jobs.cli import run_command; run_command('notify')"
-    )
-    first = argv if moment == "before the answer" else [sys.executable, "-c", slow_record, *argv[3:]]
-    record(lake, ORDERS)
-    process = subprocess.Popen(first, stdout=subprocess.DEVNULL)
-
-    def kill(_request: Request) -> int:
-        os.kill(process.pid, signal.SIGKILL)
-        return 200
-
-    if moment == "before the answer":
-        sink.answer = kill
-    wait_until(lambda: len(sink.requests) == 1, process=None if moment == "before the answer" else process)
-    if moment == "after the answer":
-        time.sleep(0.2)
-        process.kill()
-    assert process.wait(PATIENCE_S) == -signal.SIGKILL
-    sink.answer = lambda _request: 200
-    assert cli.main(["notify", *argv[3:]]) == 0
-    assert cli.main(["notify", *argv[3:]]) == 0
-    assert sink.changes() == OPENED * 2
-    assert sink.requests[0].body == sink.requests[1].body
-    assert sink.requests[0].headers["idempotency-key"] == sink.requests[1].headers["idempotency-key"]
-
-
-@pytest.mark.slow
-def test_following_sends_new_changes_until_it_is_stopped(lake: str, sink: HttpSink, tmp_path: Path) -> None:
-    config = tmp_path / "notify.yml"
-    config.write_text(yaml.safe_dump(one_webhook(sink.url)))
-    argv = ["--lake", lake, "--notify", str(config), "--follow", "--poll-seconds", "0.1"]
-    process = subprocess.Popen(
-        [sys.executable, "-m", "kafka_telemetry_lake.jobs.notify", *argv], stdout=subprocess.PIPE, text=True
-    )
-    try:
-        record(lake, change("a"))
-        wait_until(lambda: sink.changes() == [("a", "opened")], process=process)
-        assert cli.main(["notify", *argv]) == 2  # another one is running
-        record(lake, change("a", "resolved", 2))
-        wait_until(lambda: len(sink.requests) == 2)
-        process.send_signal(signal.SIGTERM)
-        assert process.wait(PATIENCE_S) == 0
-    finally:
-        process.kill()
-        process.communicate()
-    assert sink.changes() == [("a", "opened"), ("a", "resolved")]
 
 
 def test_a_run_gives_up_says_so_and_the_next_one_sends(

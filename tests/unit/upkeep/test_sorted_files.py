@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from datetime import UTC, datetime, timedelta
+from functools import cache
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -76,6 +77,7 @@ CLIENTS, SERIES, BATCHES, APPLICATIONS = 250, 50, 6, 10  # clients of a batch; e
 FIRST = datetime(2026, 11, 20, 12, tzinfo=UTC)
 
 
+@cache
 def batch_of_points(number: int) -> pa.Table:
     """A batch as a task writes it: those of each kind of client in turn, series by series."""
     chosen = Random(number)
@@ -97,20 +99,21 @@ def batch_of_points(number: int) -> pa.Table:
     return pa.Table.from_pylist(rows, METRIC_POINTS.schema)
 
 
-@pytest.fixture
-def batches(tmp_path: Path) -> list[dict[str, Any]]:
-    """The live files of a lake with the batches."""
-    METRIC_POINTS.create(str(tmp_path))
-    log = TableLog(METRIC_POINTS, str(tmp_path))
+@pytest.fixture(scope="module")
+def batches(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[dict[str, Any]]]:
+    """A lake with the batches, and its live files."""
+    lake = tmp_path_factory.mktemp("batches")
+    METRIC_POINTS.create(str(lake))
+    log = TableLog(METRIC_POINTS, str(lake))
     for number in range(BATCHES):
-        files = TableFiles(METRIC_POINTS, str(tmp_path))
+        files = TableFiles(METRIC_POINTS, str(lake))
         files.write(with_one_dictionary(batch_of_points(number).cast(AS_WRITTEN)))
         log.commit(files.close(), "test", number)
-    return sorted(files_of(DeltaTable(str(tmp_path / "metric_points"))), key=lambda file: file["min"]["landed_at"])
+    return lake, sorted(files_of(DeltaTable(str(lake / "metric_points"))), key=lambda file: file["min"]["landed_at"])
 
 
 def test_a_past_day_takes_few_bytes(
-    tmp_path: Path, batches: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch
+    batches: tuple[Path, list[dict[str, Any]]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What a push has is in one row group: an id of 16 bytes, and 12 of times and an offset, 0.6 bytes for each point.
 
@@ -119,25 +122,25 @@ def test_a_past_day_takes_few_bytes(
     monkeypatch.setattr(merging, "BATCH_ROWS", 15_000)
     monkeypatch.setattr(merging, "ROWS_PER_GROUP", 15_000)
     points = BATCHES * CLIENTS * SERIES
-    lake = Lake(str(tmp_path))
-    landed = sum(file["size_bytes"] for file in batches) / points
-    together, past = merged(METRIC_POINTS, lake, batches), sorted_file(METRIC_POINTS, lake, batches, BY)
+    (folder, live), lake = batches, Lake(str(batches[0]))
+    landed = sum(file["size_bytes"] for file in live) / points
+    together, past = merged(METRIC_POINTS, lake, live), sorted_file(METRIC_POINTS, lake, live, BY)
     assert past.rows == together.rows == points
     assert landed < 1
     assert together.size / points < 1.2 * landed
     assert past.size / points < 1.2
-    metrics = pq.ParquetFile(tmp_path / "metric_points" / past.path).read(["metric"])["metric"].to_pylist()
+    metrics = pq.ParquetFile(folder / "metric_points" / past.path).read(["metric"])["metric"].to_pylist()
     assert sum(a != b for a, b in itertools.pairwise(metrics)) < points / 20
 
 
 def test_a_row_group_names_its_clients(
-    tmp_path: Path, batches: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch
+    batches: tuple[Path, list[dict[str, Any]]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A query for one client leaves out row groups by their filters of ids, without the name of its application."""
     monkeypatch.setattr(merging, "BATCH_ROWS", 5_000)
     monkeypatch.setattr(merging, "ROWS_PER_GROUP", 5_000)
-    file = sorted_file(METRIC_POINTS, Lake(str(tmp_path)), batches, BY)
-    path = tmp_path / "metric_points" / file.path
+    lake, live = batches
+    path = lake / "metric_points" / sorted_file(METRIC_POINTS, Lake(str(lake)), live, BY).path
     instance = batch_of_points(3)["client_instance_id"][77].as_py()
     (found,) = (
         duckdb.connect()

@@ -5,11 +5,6 @@ from __future__ import annotations
 import gzip
 import hashlib
 import struct
-import subprocess
-import sys
-import time
-import zlib
-from collections.abc import Callable
 from typing import Any
 
 import cramjam
@@ -70,12 +65,6 @@ def one(
 
 
 @pytest.mark.parametrize("framing", FRAMINGS)
-def test_framing(framing: str) -> None:
-    name, payload = FRAMINGS[framing]
-    assert one(payload, name) == (DATA, None, None)
-
-
-@pytest.mark.parametrize("framing", FRAMINGS)
 def test_the_bound_is_exact(framing: str) -> None:
     name, payload = FRAMINGS[framing]
     assert one(payload, name, len(DATA)) == (DATA, None, None)
@@ -109,58 +98,6 @@ def test_unknown_types_empty_and_null_payloads() -> None:
     assert one(DATA, None) == (DATA, None, None)
     assert one(b"", "zstd") == (b"", None, None)
     assert one(None, "gzip") == (None, None, None)
-
-
-BOMB = 1 << 30
-
-
-def zstd_bomb() -> bytes:
-    packer = zstandard.ZstdCompressor(write_content_size=False).compressobj()
-    return b"".join([*(packer.compress(bytes(1 << 20)) for _ in range(BOMB >> 20)), packer.flush()])
-
-
-def gzip_bomb() -> bytes:
-    packer = zlib.compressobj(9, zlib.DEFLATED, 31)
-    return b"".join([*(packer.compress(bytes(1 << 20)) for _ in range(BOMB >> 20)), packer.flush()])
-
-
-def lz4_bomb() -> bytes:
-    packer = lz4.frame.LZ4FrameCompressor(block_size=lz4.frame.BLOCKSIZE_MAX4MB)
-    return b"".join([packer.begin(), *(packer.compress(bytes(1 << 20)) for _ in range(BOMB >> 20)), packer.flush()])
-
-
-def zstd_lying_bomb() -> bytes:
-    """A frame that states 2^40 bytes."""
-    return struct.pack("<IBQ", 0xFD2FB528, 0b1110_0000, 1 << 40) + b"\x01\x00\x00"
-
-
-BOMBS: dict[str, Callable[[], bytes]] = {
-    "gzip": gzip_bomb,
-    "lz4": lz4_bomb,
-    "zstd": zstd_bomb,
-    "zstd that lies": zstd_lying_bomb,
-    "snappy": lambda: b"\xff\xff\xff\xff\x0f" + bytes(64),
-    "snappy stream": lambda: xerial(bytes(BOMB >> 4), 1 << 20) * 4,
-}
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("bomb", BOMBS)
-def test_a_bomb_costs_no_more_than_its_bound(bomb: str) -> None:
-    """Under a limit of the address space: a codec that allocates what the bomb states would fail here."""
-    code = (
-        "import resource, sys, pyarrow as pa\n"
-        "from kafka_telemetry_lake.udfs.conversion.compression import decompress\n"
-        "payload = sys.stdin.buffer.read()\n"
-        f"name = {bomb.partition(' ')[0]!r}\n"
-        "decompress(pa.array([b'']), pa.array([name]))\n"
-        "used = int(open('/proc/self/statm').read().split()[0]) * 4096\n"
-        "resource.setrlimit(resource.RLIMIT_AS, (used + (192 << 20),) * 2)\n"
-        "found = decompress(pa.array([payload], pa.binary()), pa.array([name]))\n"
-        "print(found.reason[0])\n"
-    )
-    done = subprocess.run([sys.executable, "-c", code], input=BOMBS[bomb](), capture_output=True, check=False)
-    assert done.stdout.decode().strip() == "TELEMETRY_TOO_LARGE", done.stderr.decode()[-500:]
 
 
 def test_captured_pushes_of_every_client_and_framing() -> None:
@@ -197,14 +134,6 @@ def test_frames_are_bounded(frame: str) -> None:
     data, reason, detail = one(EMPTY[frame] * (MOST + 1), name)
     assert (data, reason) == (None, "INVALID_RECORD")
     assert f"more than {MOST} times a {name}" in str(detail)
-
-
-@pytest.mark.parametrize("frame", EMPTY)
-def test_empty_frames_cost_no_more_than_their_bytes(frame: str) -> None:
-    payload = EMPTY[frame] * ((16 << 20) // len(EMPTY[frame]))
-    before = time.process_time()
-    assert one(payload, frame.partition(" ")[0])[1] == "INVALID_RECORD"
-    assert time.process_time() - before < 0.5
 
 
 def test_what_follows_an_empty_frame_is_read() -> None:

@@ -9,18 +9,13 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-import pyarrow as pa
 import pytest
 
 from benchmarks.push_search import MOST_MEMORY_PER_BYTE, MOST_US_PER_BYTE, Search
-from kafka_telemetry_lake.udfs.otlp import decode as otlp
-from kafka_telemetry_lake.udfs.otlp import reference as otlp_reference
-from tests.support.hostile_batches import CAP, landed
 from tests.support.hostile_cost import Cost, cost, expected_good
 from tests.support.hostile_genomes import MARKER, ROOT, payload, places, random_genome
 from tests.support.hostile_seeds import PLAIN, POINT, SEEDS, gauge, genome, of_metrics
 from tests.support.lane_costs import fixed_work_ms, slowness_of
-from tests.unit.otlp.otlp_comparison import assert_same
 
 KNOWN = json.loads((Path(__file__).parents[2] / "data" / "hostile_pushes.json").read_text(encoding="utf-8"))
 SEARCH_S = 60
@@ -97,14 +92,6 @@ def test_numbered_texts_differ() -> None:
     ]  # fmt: skip
 
 
-@pytest.mark.slow
-def test_no_push_is_larger_than_a_broker_takes() -> None:
-    for seed in range(200):
-        data, size = landed(random_genome(Random(seed)) | {"bytes": 2 << 20})
-        assert len(data) <= CAP
-        assert size <= 2 << 20
-
-
 def test_chance_reaches_the_whole_schema() -> None:
     """Every field of every message below MetricsData, but those deeper than values of values."""
     reached: set[str] = set()
@@ -120,13 +107,6 @@ def test_chance_reaches_the_whole_schema() -> None:
                 wanted.add(field.full_name)
                 waiting += [field.message_type] if field.message_type is not None else []
     assert wanted - reached == set()
-
-
-@pytest.mark.slow
-def test_both_decoders_give_the_same_rows_of_any_genome() -> None:
-    for seed in range(400):
-        payloads = pa.array([payload(random_genome(Random(seed)) | {"bytes": 4096})], pa.large_binary())
-        assert_same(otlp.decode(payloads), otlp_reference.decode(payloads))
 
 
 def test_costs_are_beyond_the_floors() -> None:

@@ -12,7 +12,6 @@ import pyarrow.compute as pc
 import pytest
 
 from kafka_telemetry_lake.udfs import rows as schemas
-from kafka_telemetry_lake.udfs.conversion.payloads import Payloads, read_payloads
 from kafka_telemetry_lake.udfs.conversion.shard import ShardRows, process
 from kafka_telemetry_lake.udfs.conversion.state import ShardState
 from kafka_telemetry_lake.udfs.limits import Budget, Limits
@@ -207,9 +206,7 @@ def of_flipping_clients(pushes: pa.Table) -> pa.Table:
     [
         (1, of_flipping_clients),
         pytest.param(7, of_one_client_per_kind, marks=pytest.mark.slow),
-        pytest.param(7, lambda pushes: pushes, marks=[pytest.mark.slow, pytest.mark.soak], id="7-all"),
         pytest.param(100, lambda pushes: pushes, marks=pytest.mark.slow, id="100-all"),
-        (100, of_one_client_per_kind),
     ],
 )
 def test_cut_invariance_on_captured_pushes(size: int, chosen: Callable[[pa.Table], pa.Table]) -> None:
@@ -250,24 +247,6 @@ def test_captured_statuses() -> None:
     assert (counts["flip_converted"], counts["flip_baseline"]) == (45, 46)
 
 
-def test_captured_java_flip() -> None:
-    """F4: delta, then cumulative from push 6, then delta from push 12; both flips are lifetime totals."""
-    points, events = of_kind("java-flip-producer")
-    offsets = sorted({row["offset"] for row in points})
-    status = {
-        index: Counter(row["delta_status"] for row in points if row["offset"] == offset)
-        for index, offset in enumerate(offsets)
-    }
-    assert status[5] == {"delta": 45}
-    assert status[6] == {"flip_baseline": 45}
-    assert status[7] == {"converted": 45}
-    assert status[12] == {"flip_converted": 45}
-    assert status[13] == {"delta": 45}
-    flips = [dict(row["detail"]) for row in events]
-    assert values_of(events, "event") == ["temporality_flip"] * 2
-    assert flips == [{"from": "delta", "to": "cumulative"}, {"from": "cumulative", "to": "delta"}]
-
-
 def test_captured_java_flip_counts_what_the_totals_say() -> None:
     """Truth: the lifetime total at push 12, less what passed before the client's first total, at push 6."""
     points, _ = of_kind("java-flip-producer")
@@ -280,25 +259,12 @@ def test_captured_java_flip_counts_what_the_totals_say() -> None:
         assert between == pytest.approx(total[12] - total[6], abs=1e-9)
 
 
-def test_captured_librdkafka_flip_is_clean() -> None:
-    points, events = of_kind("librdkafka-flip-producer")
-    assert values_of(events, "event") == ["temporality_flip"] * 2
-    statuses = values_of(points, "delta_status")
-    assert statuses == ["delta"] * 8 + ["flip_baseline"] + ["converted"] * 5 + ["delta"] * 5
-
-
 def test_captured_rebootstrap_lost_six_minutes() -> None:
     """F11: a Java client that loses an in-flight push is silent for 304 s and comes back."""
     _, events = of_kind("java-rb-stop-strategy-rebootstrap-producer")
     (event,) = events
     assert event["event"] == "lost_interval"
     assert dict(event["detail"])["ms"] == "357505"
-
-
-def test_captured_bootstrap_connections_are_series_of_their_own() -> None:
-    points, _ = of_kind("java-rb-stop-strategy-rebootstrap-producer")
-    roles = {dict(row["attributes"])["node_role"] for row in points if "node_id" in dict(row["attributes"])}
-    assert roles == {"broker", "bootstrap"}
 
 
 @pytest.mark.parametrize("kind", ["java-streams-consumer", "java-consumer", "librdkafka-consumer", "java-txn-producer"])
@@ -321,33 +287,6 @@ def test_captured_franz_go_star_pushes_are_heartbeats() -> None:
     stars = {item["client_instance_id"] for item in captured_index() if item["client_kind"] == "franz-go-producer-star"}
     rows = captured_rows().push_outcomes.to_pylist()
     assert {row["outcome"] for row in rows if row["client_instance_id"] in stars} == {"heartbeat"}
-
-
-@pytest.mark.slow
-def test_large_batches_are_decoded_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
-    whole = list(read_payloads(captured_pushes()))
-    monkeypatch.setattr("kafka_telemetry_lake.udfs.limits.BUDGET", Budget(bytes=1 << 20, points=5000))
-    parts = list(read_payloads(captured_pushes()))
-    assert max(part.decoded.points.num_rows for part in parts) <= 5000
-    assert len(whole) < len(parts)
-
-    def every(of: list[Payloads], get: Callable[[Payloads], list[Any]]) -> str:
-        return repr([value for part in of for value in get(part)])
-
-    def attributes(part: Payloads) -> list[Any]:
-        sets = part.decoded.attribute_sets
-        return list(sets.take(part.decoded.points["attributes"].combine_chunks()).to_pylist())
-
-    assert every(parts, attributes) == every(whole, attributes)
-    assert every(parts, lambda part: part.digest.tolist()) == every(whole, lambda part: part.digest.tolist())
-    columns = set(whole[0].decoded.points.column_names) - {"payload", "attributes", "distribution"}
-    for of, names in (("payloads", {"points", "beyond", "error"}), ("points", columns)):
-        for name in names:
-
-            def values(part: Payloads, of: str = of, name: str = name) -> list[Any]:
-                return list(getattr(part.decoded, of)[name].to_pylist())
-
-            assert every(parts, values) == every(whole, values), name
 
 
 def test_parts_keep_labels_and_distributions_apart(monkeypatch: pytest.MonkeyPatch) -> None:

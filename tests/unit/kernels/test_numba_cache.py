@@ -6,7 +6,6 @@ import importlib
 import multiprocessing
 import os
 import shutil
-import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -17,14 +16,6 @@ import pytest
 from kafka_telemetry_lake.udfs.kernels import machine_code, numba_cache
 from kafka_telemetry_lake.udfs.sources import digest
 from tests.support.patience import PATIENCE_S
-
-PROGRAM = """
-from kafka_telemetry_lake.udfs.kernels import numba_cache
-numba_cache.configure()
-import numba
-@numba.njit(cache=True)
-def twice(number): return 2 * number
-"""
 
 
 @pytest.fixture
@@ -115,27 +106,6 @@ def test_changed_sources_get_a_directory_of_their_own(home: Path, monkeypatch: p
 def test_the_lock_can_be_taken_again_by_its_holder(home: Path) -> None:
     with numba_cache.exclusive(), numba_cache.exclusive():
         pass
-
-
-@pytest.mark.slow
-def test_workers_that_start_at_once_compile_once(tmp_path: Path) -> None:
-    program = tmp_path / "worker.py"
-    program.write_text(
-        PROGRAM
-        + "with numba_cache.exclusive(): assert twice(21) == 42\n"
-        + "print(sum(twice.stats.cache_hits.values()), sum(twice.stats.cache_misses.values()))\n"
-    )
-    environment = {
-        **os.environ,
-        "NUMBA_CACHE_DIR": str(tmp_path / "cache"),
-        "PYTHONPATH": str(Path(__file__).parents[3]),
-    }
-    workers = [
-        subprocess.Popen([sys.executable, str(program)], env=environment, stdout=subprocess.PIPE, text=True)
-        for _ in range(3)
-    ]
-    outcomes = sorted(worker.communicate(timeout=PATIENCE_S)[0].split() for worker in workers)
-    assert outcomes == [["0", "1"], ["1", "0"], ["1", "0"]]
 
 
 def test_a_child_fills_the_cache_once(home: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 from datetime import timedelta
 from types import SimpleNamespace
@@ -37,6 +38,7 @@ from kafka_telemetry_lake.pipelines.findings.rules import rules
 from kafka_telemetry_lake.pipelines.query.lake_query import run_query
 from tests.support.asked_questions import keep_no_pushes
 from tests.support.captured_lake import HOSTILE
+from tests.support.few_rules import judged_by
 from tests.support.measured_lake import (
     GREEDY,
     HOUR,
@@ -61,9 +63,22 @@ SUBJECTS = {
 }  # fmt: skip
 
 
+@pytest.fixture(scope="module", autouse=True)
+def _few_rules() -> Iterator[None]:
+    with judged_by(*SUBJECTS.values()):
+        yield
+
+
 @pytest.fixture(scope="module")
-def lake(tmp_path_factory: pytest.TempPathFactory) -> str:
+def lake(tmp_path_factory: pytest.TempPathFactory, _few_rules: None) -> str:
     return str(measured_lake(tmp_path_factory.mktemp("measured") / "lake"))
+
+
+@pytest.fixture(scope="module")
+def evaluated(lake: str) -> list[dict[str, Any]]:
+    """The rows of view `findings`."""
+    rows: list[dict[str, Any]] = run_query(lake, "SELECT * FROM findings").read_all().to_pylist()
+    return rows
 
 
 @pytest.fixture(scope="module")
@@ -96,17 +111,18 @@ def at_ms(hour: int) -> int:
 
 
 @pytest.mark.parametrize("subject", SUBJECTS)
-def test_findings_measure_is_what_the_evaluation_said(lake: str, scene: Scene, subject: str) -> None:
+def test_findings_measure_is_what_the_evaluation_said(
+    evaluated: list[dict[str, Any]], scene: Scene, subject: str
+) -> None:
     """In the hours with the finding, and no other ones; a group, a broker and a principal too, whatever their names."""
     row = found(scene, subject)
     hours, _ = measured(scene, row)
-    said = run_query(lake, "SELECT * FROM findings").read_all().to_pylist()
-    evaluated = {
+    said = {
         int(each["window_start"].timestamp() * 1000): each["measure"]
-        for each in said if (each["finding"], each["subject"]) == (row["finding"], subject)
+        for each in evaluated if (each["finding"], each["subject"]) == (row["finding"], subject)
     }  # fmt: skip
     with_finding = hours[hours["had_it"] == 1]
-    assert dict(zip(with_finding["at_ms"], with_finding["measure"], strict=True)) == evaluated
+    assert dict(zip(with_finding["at_ms"], with_finding["measure"], strict=True)) == said
     recorded = int(row["window_start"].timestamp() * 1000)
     assert hours.set_index("at_ms")["measure"][recorded] == row["measure"]
 

@@ -33,7 +33,8 @@ NAMES = (
     "lifecycle", "quota_usage", "quota_reports", "upkeep", "export", "findings", "notify", "sync", "events",
 )  # fmt: skip
 WITH_A_LOCK = ("export", "findings", "notify")
-each_companion = pytest.mark.parametrize("name", NAMES)
+# One of each kind: with a last step, with none, with a lock, opened anew for each step, and without a next step.
+each_kind = pytest.mark.parametrize("name", ["lifecycle", "upkeep", "export", "findings", "notify"])
 
 
 def rows(tmp_path: Path, *flags: str) -> list[Companion]:
@@ -114,7 +115,7 @@ def test_the_docs_have_the_table(tmp_path: Path) -> None:
     assert said == [(row.name, row.role or "", f"{row.patience_s:.0f}") for row in rows(tmp_path)]
 
 
-@each_companion
+@each_kind
 def test_one_that_fails_at_each_start_is_started_again_and_delays_nothing(
     tmp_path: Path, name: str, failures: list[int], observers: Observers, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -143,7 +144,7 @@ def test_one_that_fails_at_each_start_is_started_again_and_delays_nothing(
     assert work.opened == work.closed
 
 
-@each_companion
+@each_kind
 def test_one_that_hangs_at_the_end_is_left_behind(
     tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -180,7 +181,7 @@ def test_one_whose_lock_another_process_holds_waits_for_it(
         pass
 
 
-@each_companion
+@each_kind
 def test_one_that_is_killed_in_mid_work_goes_on(
     tmp_path: Path, name: str, failures: list[int], caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -24,7 +24,7 @@ from kafka_telemetry_lake.pipelines.lifecycle.shard_task import ShardsTask
 from kafka_telemetry_lake.udfs.lifecycle.clients import Clients
 from tests.support.lake_tables import table
 from tests.unit.lifecycle.test_lifecycle import Rows, others, push
-from tests.unit.lifecycle.test_lifecycle_lake import IN_TASKS, LandedLake, run_here
+from tests.unit.lifecycle.test_lifecycle_lake import IN_TASKS, LandedLake, Said, run_here, said
 
 pytestmark = pytest.mark.lake
 
@@ -63,12 +63,13 @@ def round_of(number: int, names: list[str] = NAMES) -> Rows:
     return [push(30 * number, 100 * number + i, name, broker_id=i) for i, name in enumerate(names)]
 
 
-def plain(path: Path, rounds: int) -> LandedLake:
-    """The same pushes, judged in this process."""
-    lake = LandedLake(path)
-    for number in range(rounds):
+@pytest.fixture(scope="module")
+def plain(tmp_path_factory: pytest.TempPathFactory) -> Said:
+    """What a lake says of the same pushes, judged in this process."""
+    lake = LandedLake(tmp_path_factory.mktemp("plain"))
+    for number in range(4):
         lake.land(round_of(number), {"group_id": f"g{number}"})
-    return lake.land([others(1000, 5000)], {}).judge()
+    return said(lake.land([others(1000, 5000)], {}).judge())
 
 
 def follow(lake: LandedLake, *interrupted: Any) -> None:
@@ -83,11 +84,11 @@ def follow(lake: LandedLake, *interrupted: Any) -> None:
     life.catch_up()
 
 
-def test_a_step_reads_nothing_of_clients_whose_files_are_there(tmp_path: Path, taken: list[int]) -> None:
+def test_a_step_reads_nothing_of_clients_whose_files_are_there(tmp_path: Path, taken: list[int], plain: Said) -> None:
     lake = LandedLake(tmp_path / "lake", IN_TASKS)
     follow(lake)
     assert sum(taken) == 0
-    assert (lake.clients(), lake.events()) == ((same := plain(tmp_path / "plain", 4)).clients(), same.events())
+    assert said(lake) == plain
     assert len(lake.clients()) == len(NAMES) + 1
 
 
@@ -112,7 +113,7 @@ def test_a_machine_that_had_the_shards_before_reads_what_has_changed_since(
 
 
 def test_files_of_a_step_that_failed_are_not_used(
-    tmp_path: Path, machine: Path, monkeypatch: pytest.MonkeyPatch, taken: list[int]
+    tmp_path: Path, machine: Path, monkeypatch: pytest.MonkeyPatch, taken: list[int], plain: Said
 ) -> None:
     lake = LandedLake(tmp_path / "lake", IN_TASKS)
     real, failed = TableFiles.close, list[int]()
@@ -136,20 +137,20 @@ def test_files_of_a_step_that_failed_are_not_used(
     follow(lake, None, let_fail)
     assert failed
     assert sum(taken) > 0
-    same = plain(tmp_path / "plain", 4)
-    assert (lake.clients(), lake.events()) == (same.clients(), same.events())
+    assert said(lake) == plain
 
 
-def test_an_attempt_that_is_made_again_begins_with_the_state_before(tmp_path: Path, taken: list[int]) -> None:
+def test_an_attempt_that_is_made_again_begins_with_the_state_before(
+    tmp_path: Path, taken: list[int], plain: Said
+) -> None:
     lake = LandedLake(tmp_path / "lake", (3, lambda task: [run_here(task), run_here(task)][1]))
     follow(lake)
     assert sum(taken) > 0
-    same = plain(tmp_path / "plain", 4)
-    assert (lake.clients(), lake.events()) == (same.clients(), same.events())
+    assert said(lake) == plain
 
 
 def test_files_that_are_lost_or_of_a_machine_that_was_started_again_are_made_again(
-    tmp_path: Path, machine: Path, monkeypatch: pytest.MonkeyPatch, taken: list[int]
+    tmp_path: Path, machine: Path, monkeypatch: pytest.MonkeyPatch, taken: list[int], plain: Said
 ) -> None:
     lake = LandedLake(tmp_path / "lake", IN_TASKS)
 
@@ -159,11 +160,11 @@ def test_files_that_are_lost_or_of_a_machine_that_was_started_again_are_made_aga
 
     follow(lake, lose, lambda: monkeypatch.setattr(module, "_boot", lambda: "another"), lambda: shutil.rmtree(machine))
     assert sum(taken) == (1 + 2 + 3) * len(NAMES)  # rows of all steps before
-    assert lake.clients() == plain(tmp_path / "plain", 4).clients()
+    assert lake.clients() == plain[0]
 
 
 def test_a_full_disk_costs_time_and_no_client(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, plain: Said
 ) -> None:
     def full(*_: object) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
@@ -173,8 +174,7 @@ def test_a_full_disk_costs_time_and_no_client(
         patch.setattr(FileColumns, "grow", full)
         follow(lake)
     assert "clients are read from client_changes for each step: [Errno 28] No space left" in caplog.text
-    same = plain(tmp_path / "plain", 4)
-    assert (lake.clients(), lake.events()) == (same.clients(), same.events())
+    assert said(lake) == plain
 
 
 def test_another_job_uses_no_files_of_this_one_and_deletes_them(tmp_path: Path, machine: Path) -> None:
@@ -215,7 +215,7 @@ def test_changes_are_merged_after_as_many_steps_whatever_the_number_of_shards(
 
 
 def test_clients_that_were_few_are_judged_in_tasks_once_they_are_many(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, taken: list[int]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, taken: list[int], plain: Said
 ) -> None:
     monkeypatch.setattr(follower, "MOST_IN_PROCESS", len(NAMES) - 1)
     lake = LandedLake(tmp_path / "lake", IN_TASKS)
@@ -225,8 +225,7 @@ def test_clients_that_were_few_are_judged_in_tasks_once_they_are_many(
         "lifecycle: clients are judged in tasks of 3 shards: there are 12 rows of them"
     ]
     assert sum(taken) == len(NAMES)
-    same = plain(tmp_path / "plain", 4)
-    assert (lake.clients(), lake.events()) == (same.clients(), same.events())
+    assert said(lake) == plain
 
 
 @given(first=texts, second=texts)

@@ -37,7 +37,11 @@ _TICKS = os.sysconf("SC_CLK_TCK")
 def children_of(pid: int) -> set[int]:
     """The living processes that a process, or one of these, has started."""
     found = set[int]()
-    for file in Path(f"/proc/{pid}/task").glob("*/children"):
+    try:
+        files = list(Path(f"/proc/{pid}/task").glob("*/children"))
+    except OSError:  # it ends while its threads are listed
+        return found
+    for file in files:
         try:
             own = set(map(int, file.read_text().split()))
         except OSError:  # a thread or a process has ended meanwhile

@@ -53,6 +53,14 @@ def figures(output: str) -> dict[str, float]:
     return {what: float(taken) for taken, what in re.findall(r"^ *([\d.]+) CPU-s (\S+)$", output, re.MULTILINE)}
 
 
+def test_a_process_that_ends_while_it_is_looked_at_has_no_children(monkeypatch: pytest.MonkeyPatch) -> None:
+    def gone(*_: object) -> None:
+        raise FileNotFoundError
+
+    monkeypatch.setattr(Path, "glob", gone)
+    assert children_of(os.getpid()) == set()
+
+
 @pytest.mark.parametrize(
     ("name", "budget", "workers"), [("large", 60, []), ("small", 1, ["-n", "2"])], ids=["within", "beyond"]
 )

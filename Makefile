@@ -15,7 +15,7 @@ IN_MEMORY := PYTEST_DEBUG_TEMPROOT=$(shell [ -w /dev/shm ] && df -Pm /dev/shm | 
 # The target is the lane that prints what it took, beside its budget (tests/budget.toml).
 PYTEST = TEST_LANE=$@ $(BIN)/pytest
 # Those that take longest begin first.
-SLOW_LANES := slow-kafka slow-receiver slow-unit-2 slow-unit slow-spark-2 slow-spark slow-dashboard slow-property
+SLOW_LANES := slow-kafka-2 slow-spark-2 slow-unit-2 slow-kafka slow-spark slow-receiver slow-unit slow-dashboard slow-property
 
 .DEFAULT_GOAL := help
 .PHONY: help install archive demo demo-proxy demo-files conformance check fmt test test-unit test-spark test-kafka test-dashboard test-receiver receiver test-slow test-slow-ci $(SLOW_LANES) test-matrix mutants lint docs dist tree bench soak lock clean

@@ -31,7 +31,7 @@ from tools.code_links import PREFIX, Links, Module, Name, module_of, strings
 CODE = ("udfs/", "pipelines/", "sandbox/", "jobs/", "dashboards/", "benchmarks/", "tests/", "tools/")
 BUILD = re.compile(r"pyproject\.toml|.*\.lock|Makefile|tools/(install\.py|check-machine)|tests/conftest\.py|\.ci/.*")
 EIGHTHS = 8
-LANES = ("property", "kafka", "receiver", "spark", "spark-2", "dashboard", "unit", "unit-2")
+LANES = ("property", "kafka", "kafka-2", "receiver", "spark", "spark-2", "dashboard", "unit", "unit-2")
 # Its fast tests run with more examples among the slow ones.
 PROPERTIES = "tests/unit/conversion/test_property_engine.py"
 
@@ -41,7 +41,9 @@ def lane_of(path: str) -> str:
     if path == PROPERTIES:
         return "property"
     if path.startswith("tests/kafka/"):
-        return "receiver" if re.match(r"tests/kafka/test_(receiver|hostile|ingest)", path) else "kafka"
+        if re.match(r"tests/kafka/test_(receiver|hostile|ingest)", path):
+            return "receiver"
+        return "kafka-2" if re.match(r"tests/kafka/test_[l-z]", path) else "kafka"
     if path.startswith("tests/spark/"):
         return "spark-2" if re.match(r"tests/spark/test_[s-z]", path) else "spark"
     if path.startswith("tests/dashboard/"):

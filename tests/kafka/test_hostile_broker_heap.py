@@ -33,7 +33,7 @@ def live_bytes(pid: int) -> int:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("version", ["4.3.1", "3.9.1"])
+@pytest.mark.parametrize("version", ["4.3.1", pytest.param("3.9.1", marks=pytest.mark.soak)])
 def test_pushes_of_a_topic_that_acknowledges_nothing_stay_within_the_documented_heap(version: str) -> None:
     settings = {"client.telemetry.lander.status.interval.ms": 500}
     with LocalCluster(version, 2, plugin=receiver_jar(), properties=settings, heap_mb=HEAP_MB) as cluster:

@@ -45,6 +45,7 @@ def wrong() -> list[object]:
 
 
 @pytest.mark.slow
+@pytest.mark.soak  # beside other tests clients get too little of the machine; the demo has a real rebootstrap, too
 def test_rebootstraps_of_real_clients_are_detected() -> None:
     with idle_clock() as clock:
         found = wrong()

@@ -360,7 +360,14 @@ def killed_and_finished(made: Path, lake: Path, client: Client, step: int, monke
     return died
 
 
-@pytest.mark.parametrize("step", [1, *(pytest.param(step, marks=pytest.mark.slow) for step in (9, 20, 75))])
+@pytest.mark.parametrize(
+    "step",
+    [
+        1,
+        pytest.param(20, marks=pytest.mark.slow),
+        *(pytest.param(step, marks=[pytest.mark.slow, pytest.mark.soak]) for step in (9, 75)),
+    ],
+)
 def test_killed_at_some_step_the_next_run_finishes_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: int
 ) -> None:

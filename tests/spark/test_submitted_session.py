@@ -7,11 +7,13 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from kafka_telemetry_lake.pipelines.runtime.jars import jars
-from kafka_telemetry_lake.pipelines.runtime.session import LOG_SETTINGS
+from kafka_telemetry_lake.pipelines.runtime.session import LOG_SETTINGS, _has_log_settings
 from kafka_telemetry_lake.pipelines.runtime.spark_settings import JAVA_OPTIONS, LOCAL, ONE_PROCESS, TUNING
 from tests.support.patience import PATIENCE_S
 
@@ -53,8 +55,26 @@ def test_tuning_and_a_quiet_log(tmp_path: Path) -> None:
     assert len(said) <= 10, said  # of spark-submit itself, before the program runs
 
 
+def of_java(properties: dict[str, str], files: dict[str, str]) -> Any:
+    """What is used of a JVM with these system properties and with these files on its class path."""
+    thread = SimpleNamespace(getContextClassLoader=lambda: SimpleNamespace(getResource=files.get))
+    system = SimpleNamespace(getProperty=properties.get)
+    lang = SimpleNamespace(Thread=SimpleNamespace(currentThread=lambda: thread), System=system)
+    return SimpleNamespace(java=SimpleNamespace(lang=lang))
+
+
+def test_log_settings_are_found_as_a_property_or_as_a_file() -> None:
+    assert not _has_log_settings(of_java({"log4j2.level": "info"}, {"core-site.xml": "file:/core-site.xml"}))
+    for name in ("log4j2.configurationFile", "log4j.configurationFile"):
+        assert _has_log_settings(of_java({name: "file:/own.xml"}, {}))
+    for kind in ("properties", "yaml", "yml", "json", "jsn", "xml"):
+        assert _has_log_settings(of_java({}, {f"log4j2.{kind}": "file:/own"}))
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("by", ["setting", "property", "file"])
+@pytest.mark.parametrize(
+    "by", ["file", *(pytest.param(each, marks=pytest.mark.soak) for each in ("setting", "property"))]
+)
 def test_who_has_a_log_of_their_own_gets_it(tmp_path: Path, by: str) -> None:
     options, environment = [*JAVA_OPTIONS], {}
     flags = ["--conf", "spark.log.level=INFO"] if by == "setting" else []

@@ -199,6 +199,7 @@ def test_whole_tables_are_the_same(
 
 
 @pytest.mark.slow
+@pytest.mark.soak  # made-up pushes give the same rows in Spark, and these in test_both_engines.py without Spark
 def test_captured_pushes(spark: SparkSession, ingest: Ingest, names: Names, tmp_path: Path) -> None:
     ingest(CAPTURED, tmp_path / "path", *SHARDS)
     ingest_by_name(spark, CAPTURED, names, tmp_path / "checkpoints", *SHARDS)

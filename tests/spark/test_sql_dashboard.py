@@ -12,7 +12,7 @@ from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 from pyspark.sql import DataFrame, SparkSession
 
 from kafka_telemetry_lake.dashboards.lake import LakeReader
-from kafka_telemetry_lake.dashboards.questions import FOLDER, Grain, names, question
+from kafka_telemetry_lake.dashboards.questions import FOLDER, Grain, names
 from kafka_telemetry_lake.pipelines.lake.moments import READ
 from kafka_telemetry_lake.pipelines.query.spark_catalog import create_views, register_tables
 from kafka_telemetry_lake.pipelines.query.views import views
@@ -147,7 +147,8 @@ def test_spark_and_duckdb_answer_every_question_alike(spark: SparkSession, lake:
     _ask(session, "instances").cache().createOrReplaceTempView("chosen")
     chosen = duck.ask("instances", ASKED)
     for name in names():
-        for grain in GRAINS if question(name, "hours").duckdb != question(name, "points").duckdb else GRAINS[:1]:
+        # Whatever reads rollups reads the same columns of each grain: one question compares them all.
+        for grain in GRAINS if name == "client_windows" else GRAINS[1:2]:
             _ask(session, f"_rollups_{grain}").createOrReplaceTempView("rollups")
             expected = _rows(duck.ask(name, ASKED, chosen, grain))
             assert _rows(_ask(session, name).toArrow()) == expected, (name, grain)

@@ -58,7 +58,7 @@ def test_a_process_that_ends_while_it_is_looked_at_has_no_children(monkeypatch: 
         raise FileNotFoundError
 
     monkeypatch.setattr(Path, "glob", gone)
-    assert children_of(os.getpid()) == set()
+    assert lane_costs.children_of(os.getpid()) == set()
 
 
 @pytest.mark.parametrize(

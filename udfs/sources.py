@@ -9,11 +9,11 @@ from pathlib import Path
 
 @cache
 def digest(folder: Path) -> str:
-    """SHA-256 of all Python files in a folder and below, with their names; 64 hexadecimal digits.
+    """SHA-256 of all Python and YAML files in a folder and below, with their names; 64 hexadecimal digits.
 
     It is that of the first call: a process goes on with the modules that it has loaded, whatever is installed later.
     """
     sources = hashlib.sha256()
-    for path in sorted(folder.rglob("*.py")):
+    for path in sorted(path for path in folder.rglob("*") if path.suffix in (".py", ".yml")):
         sources.update(f"{path.relative_to(folder)}\0".encode() + path.read_bytes())
     return sources.hexdigest()

@@ -63,8 +63,8 @@ def broken_rules(counts: Mapping[str, int]) -> dict[str, int]:
     """Name of each broken rule to its number of rows, from the summed counts of a batch's tasks."""
     broken = {name.removeprefix(BROKEN): rows for name, rows in counts.items() if name.startswith(BROKEN)}
     for rule in RULES:
-        if rule.in_batch is not None and (rows := rule.in_batch(Counter(counts))):
-            broken[rule.name] = broken.get(rule.name, 0) + abs(rows)
+        if rows := rule.broken_in_batch(counts):
+            broken[rule.name] = broken.get(rule.name, 0) + rows
     return broken
 
 

@@ -21,25 +21,11 @@ from kafka_telemetry_lake.pipelines.tables.quality import QUALITY_RESULTS
 from kafka_telemetry_lake.pipelines.tables.quotas import QUOTAS
 from kafka_telemetry_lake.pipelines.tables.subscriptions import CACHE_TABLES, SUBSCRIPTIONS
 
-# Columns of each table, including the partition.
-CATALOG: dict[str, pa.Schema] = {
-    **{
-        table.name: table.stored
-        for table in (*TABLES, LOST_RECORDS, PIPELINE_METRICS, QUALITY_RESULTS, CLIENT_CHANGES, FINDING_CHANGES)
-    },
-    **{table.name: table.stored for table in (BROKER_CONNECTIONS, QUOTA_SAMPLES, QUOTA_REPORTS, QUOTA_USAGE)},
-    **{table.name: table.schema for table in (SUBSCRIPTIONS, QUOTAS, CLIENT_ALIASES, *CACHE_TABLES)},
-    **{table.name: table.schema for table in (GROUP_STATES, GROUP_MEMBERS, GROUP_OFFSETS)},
-    GROUP_LAG_SAMPLES.name: GROUP_LAG_SAMPLES.stored,
-    **{table.name: table.schema for table in (APPLICATION_RULES, PRICES, BROKERS)},
-}
-# What a row of each table is.
-MEANINGS = {
-    table.name: table.meaning
-    for table in (
-        *TABLES, LOST_RECORDS, PIPELINE_METRICS, QUALITY_RESULTS, CLIENT_CHANGES, FINDING_CHANGES,
-        BROKER_CONNECTIONS, QUOTA_SAMPLES, QUOTA_REPORTS, QUOTA_USAGE, SUBSCRIPTIONS, QUOTAS, CLIENT_ALIASES,
-        APPLICATION_RULES, *CACHE_TABLES, GROUP_STATES, GROUP_MEMBERS, GROUP_OFFSETS, GROUP_LAG_SAMPLES, PRICES,
-        BROKERS,
-    )
-}  # fmt: skip
+LAKE_TABLES = (
+    *TABLES, LOST_RECORDS, PIPELINE_METRICS, QUALITY_RESULTS, CLIENT_CHANGES, FINDING_CHANGES, BROKER_CONNECTIONS,
+    QUOTA_SAMPLES, QUOTA_REPORTS, QUOTA_USAGE, SUBSCRIPTIONS, QUOTAS, CLIENT_ALIASES, *CACHE_TABLES, GROUP_STATES,
+    GROUP_MEMBERS, GROUP_OFFSETS, GROUP_LAG_SAMPLES, APPLICATION_RULES, PRICES, BROKERS,
+)  # fmt: skip
+# Columns of each table, including the partition, and what a row of it is.
+CATALOG: dict[str, pa.Schema] = {table.name: table.stored for table in LAKE_TABLES}
+MEANINGS = {table.name: table.meaning for table in LAKE_TABLES}

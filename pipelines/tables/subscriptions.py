@@ -4,30 +4,15 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from kafka_telemetry_lake.pipelines.tables.table import Table, history_table
-from kafka_telemetry_lake.udfs.rows import TEXT_LIST, TEXT_MAP, column
+from kafka_telemetry_lake.pipelines.tables.table import Table, defined_history
+from kafka_telemetry_lake.udfs.rows import column
 from kafka_telemetry_lake.udfs.subscriptions.as_of import ANNOUNCED_SUBSCRIPTIONS
 from kafka_telemetry_lake.udfs.subscriptions.history import CLIENT_MATCHES
 from kafka_telemetry_lake.udfs.subscriptions.matching import ATTRIBUTES
 
-SUBSCRIPTIONS = history_table(
-    "subscriptions",
-    "One version of a client metrics subscription, for as long as it was in force.",
-    keys=(column("name", pa.string(), "name of the client-metrics resource"),),
-    values=(
-        column("metrics", TEXT_LIST, "requested prefixes of metric names, as configured; empty: none; `*`: all"),
-        column("interval_ms", pa.int32(), "requested push interval, ms; more than five minutes has no effect"),
-        column("match", TEXT_MAP, "Java regular expression per client attribute, all must match; empty: all clients"),
-        column(
-            "problem",
-            pa.string(),
-            "why its configuration can't be read here, such as a key of a newer release: which clients it matches is "
-            "unknown; NULL: it was read",
-        ),
-    ),
-)
+SUBSCRIPTIONS = defined_history("subscriptions")
 
-ATTRIBUTES_ID = pa.field("client_attributes_id", pa.int64(), metadata={"comment": "stable hash of the rest"})
+ATTRIBUTES_ID = column("client_attributes_id", pa.int64(), "stable hash of the rest")
 CLIENT_ATTRIBUTES = Table(
     "client_attributes",
     "Distinct attributes of clients that pushed, for matching with subscriptions.",

@@ -15,9 +15,9 @@ from deltalake import DeltaTable, Schema
 from deltalake.exceptions import CommitFailedError, TableNotFoundError
 
 from kafka_telemetry_lake.udfs.errors import OTHER_LAKE, OtherFormatError, TelemetryLakeError, check_format
-from kafka_telemetry_lake.udfs.rows import TIMESTAMP
+from kafka_telemetry_lake.udfs.rows import TIMESTAMP, column, columns, definition
 
-LANDED_DATE = pa.field("landed_date", pa.date32(), metadata={"comment": "UTC date of landed_at; the partition"})
+LANDED_DATE = column("landed_date", pa.date32(), "UTC date of landed_at; the partition")
 
 Row = Mapping[str, Any]
 Opened = Mapping[str, DeltaTable]  # tables of a lake that are open already, by name
@@ -167,9 +167,16 @@ def table_uri(lake: str, name: str) -> str:
     return f"{lake.rstrip('/')}/{name}"
 
 
-CLUSTER = pa.field("cluster_id", pa.string(), metadata={"comment": "Kafka cluster that has the entry"})
+def defined(name: str) -> Table:
+    """A table that `udfs/tables/*.yml` define."""
+    of = definition(name)
+    options = {key: of[key] for key in ("by_day", "dated_by", "zstd_level") if key in of}
+    return Table(name, of["meaning"], pa.schema(columns(name)), tuple(of.get("statistics", ())), **options)
+
+
+CLUSTER = column("cluster_id", pa.string(), "Kafka cluster that has the entry")
 VERSION_TIMES = tuple(
-    pa.field(name, TIMESTAMP, metadata={"comment": meaning})
+    column(name, TIMESTAMP, meaning)
     for name, meaning in (
         ("valid_from", "first poll that returned this version"),
         ("valid_to", "first poll that no longer returned it; NULL: in force"),
@@ -206,3 +213,10 @@ def history_table(name: str, meaning: str, keys: tuple[pa.Field, ...], values: t
     """Define a table of versions of configured entries; see `pipelines.lake.config_history`."""
     schema = pa.schema([CLUSTER, *keys, *values, *VERSION_TIMES])
     return HistoryTable(name, meaning, schema, by_day=False, keys=tuple(field.name for field in keys))
+
+
+def defined_history(name: str) -> HistoryTable:
+    """A table of versions that `udfs/tables/*.yml` define; they say which columns are keys."""
+    of, known = definition(name), columns(name)
+    keys = tuple(field for field in known if field.name in of["keys"])
+    return history_table(name, of["meaning"], keys, tuple(field for field in known if field not in keys))

@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 from kafka_telemetry_lake.udfs.kernels.arrays import Doubles, Int64s
 from kafka_telemetry_lake.udfs.quotas.limits import QuotaLimits, effective_quotas
 from kafka_telemetry_lake.udfs.quotas.usage import BUCKET, floats, micros, usage_ratio, usage_rows
-from kafka_telemetry_lake.udfs.rows import METRIC_POINTS, PUSH_KEY, TIMESTAMP, column
+from kafka_telemetry_lake.udfs.rows import METRIC_POINTS, PUSH_KEY, columns
 
 PREFIX = "org.apache.kafka."
 # Metric to quota type.
@@ -40,20 +40,7 @@ POINTS_IN = pa.schema(
 )  # fmt: skip
 
 
-REPORTS = pa.schema(
-    [
-        *PUSH_KEY,
-        column("client_instance_id", pa.string(), "KIP-714 client instance id"),
-        column("client_id", pa.string(), "client.id of the request"),
-        column("user", pa.string(), "name of the principal; NULL: the push has none"),
-        column("broker_id", pa.int32(), "broker that the bytes went to or came from; NULL for a delay"),
-        column("quota_type", pa.string(), "produce, fetch"),
-        column("delta_start", TIMESTAMP, "the bytes moved in (delta_start, time]"),
-        column("time", TIMESTAMP, "when the client reported"),
-        column("bytes", pa.float64(), "bytes moved; NULL for a delay"),
-        column("throttle_ms", pa.float64(), "longest delay that a response asked for, above 0; NULL for bytes"),
-    ]
-)
+REPORTS = pa.schema(columns("quota_reports"))
 
 
 def quota_reports(points: pa.Table, principals: pa.ChunkedArray) -> pa.Table:

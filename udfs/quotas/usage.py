@@ -12,60 +12,18 @@ import pyarrow.compute as pc
 
 from kafka_telemetry_lake.udfs.kernels.arrays import Bools, Doubles, Int64s
 from kafka_telemetry_lake.udfs.quotas.limits import UNLIMITED
-from kafka_telemetry_lake.udfs.rows import TIMESTAMP
+from kafka_telemetry_lake.udfs.rows import TIMESTAMP, columns
 
 BUCKET = ("cluster_id", "broker_id", "quota_type", "user", "client_id")
-_BUCKET_FIELDS = [
-    pa.field("cluster_id", pa.string(), metadata={"comment": "Kafka cluster of the broker"}),
-    pa.field("broker_id", pa.int32(), metadata={"comment": "broker: quotas are per broker; NULL for evidence"}),
-    pa.field("quota_type", pa.string(), metadata={"comment": "produce, fetch, request"}),
-    pa.field("user", pa.string(), metadata={"comment": "user name; empty: shared by all users"}),
-    pa.field("client_id", pa.string(), metadata={"comment": "client id; empty: shared by all client ids"}),
-]
+USAGE = pa.schema(columns("quota_usage"))
 SAMPLES_IN = pa.schema(
     [
-        *_BUCKET_FIELDS,
+        *(USAGE.field(name) for name in BUCKET),
         pa.field("time", TIMESTAMP),
         pa.field("landed_at", TIMESTAMP),
         pa.field("observed_rate", pa.float64()),
         pa.field("quota_limit", pa.float64()),
         pa.field("throttle_time_ms", pa.float64()),
-    ]
-)
-USAGE = pa.schema(
-    [
-        *_BUCKET_FIELDS,
-        *(
-            pa.field(name, kind, metadata={"comment": meaning})
-            for name, kind, meaning in (
-                ("window_start", TIMESTAMP, "start of the window, by the clock of the source"),
-                ("window_end", TIMESTAMP, "its end, exclusive"),
-                ("window_seconds", pa.int32(), "its length"),
-                ("samples", pa.int64(), "samples, or client deltas, that the row is computed from"),
-                ("observed_rate", pa.float64(), "mean of the samples; bytes/s, or percent of one thread's time"),
-                ("quota_limit", pa.float64(), "the last bound in force in the window; NULL: none"),
-                (
-                    "used_percent",
-                    pa.float64(),
-                    "0-100; 100: throttled or at the bound; NULL: unlimited or not measured",
-                ),
-                ("usage_ratio", pa.float64(), "rate / bound, uncapped; NULL where there is no such number"),
-                (
-                    "throttle_ms",
-                    pa.float64(),
-                    "mean of the reported throttle times, ms; evidence: of the clients' maxima",
-                ),
-                ("delay_s", pa.float64(), "(overall used in window - bound) / limit per second; 0 below the bound"),
-                ("throttled", pa.bool_(), "whether any throttle time was above 0"),
-                ("source", pa.string(), "broker: sampled; client: estimated from bytes; evidence: a reported delay"),
-                (
-                    "status",
-                    pa.string(),
-                    "ok, unlimited, no_rate, zero_limit, limit_changed, limit_removed, limit_unknown, negative_rate, "
-                    "clock_skew",
-                ),
-            )
-        ),
     ]
 )
 # If a sample's time and its landing differ by more, its windows can't be compared with those of other brokers.

@@ -1,23 +1,34 @@
 """Texts in SQL: literals of Spark's dialect, and markers such as `:name` with the values that take their place.
 
-Files of `sql/` have markers where the rules of the findings or what is known about libraries come in.
+Files of `sql/` have markers where the rules of the findings or what is known about libraries come in. What the SQL is
+about, and no SQL itself, is YAML beside it.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from importlib.resources import files
+from typing import Any
 
-from sqlglot import exp
+import yaml
 
+YAML_LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # libyaml's is ten times as fast
 MARKER = re.compile(r"(?<![:?\w]):([a-z][a-z0-9_]*)")
 
 
 def quoted(text: str, dialect: str = "spark") -> str:
     """A text as a literal."""
+    from sqlglot import exp  # noqa: PLC0415  # Spark's workers need no parser
+
     return exp.Literal.string(text).sql(dialect)
 
 
 def filled(sql: str, values: Mapping[str, str]) -> str:
     """A statement or expression with the SQL of each value in place of its marker; markers without a value stay."""
     return MARKER.sub(lambda marker: values.get(marker[1], marker[0]), sql)
+
+
+def sql_yaml(folder: str, name: str) -> Any:
+    """The content of a YAML file below `sql/`."""
+    return yaml.load((files("kafka_telemetry_lake.sql") / folder / name).read_text("utf-8"), YAML_LOADER)  # a safe one

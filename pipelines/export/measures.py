@@ -1,17 +1,18 @@
-"""What is exported of a fleet: measures of view `client_measures` under Prometheus' names, and their labels.
+"""What is exported of a fleet, by `sql/metrics/exported.yml`: measures under Prometheus' names, and their labels.
 
 Names follow https://prometheus.io/docs/practices/naming/: base units (seconds, bytes, ratios), `_total` of counters.
 """
 
 from __future__ import annotations
 
-import itertools
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
+
+from kafka_telemetry_lake.pipelines.sql_text import sql_yaml
 
 PREFIX = "telemetry_lake"
 KAFKA = "org.apache.kafka."
-CLIENTS = ("producer.", "consumer.", "admin.client.")
-FETCHES = ("consumer.fetch.manager.", "consumer.share.fetch.manager.")
 OTHER, REST = "other", "rest"  # the value of labels of all series beyond the first N, and the label that only they have
 LONGEST_LABEL = 256  # characters
 UNCOUNTED = ("duplicate", "conflict", "too_late")  # statuses of points that view counted_points leaves out
@@ -55,15 +56,7 @@ DEFAULT_DIMENSIONS = ("client", "application", "topic", "software")
 
 @dataclass(frozen=True)
 class Counted:
-    """A counter: the sum of the deltas of some metrics.
-
-    Attributes:
-        measure: column of `client_measures` with the same sum.
-        name: without prefix and `_total`.
-        metrics: of whole clients, without `org.apache.kafka.`
-        topic_metrics: of topics.
-        divisor: what a delta is divided by to get the name's unit.
-    """
+    """A counter: the sum of the deltas of some metrics."""
 
     measure: str
     name: str
@@ -75,11 +68,7 @@ class Counted:
 
 @dataclass(frozen=True)
 class Level:
-    """A gauge: the mean or the greatest of the values that were pushed within the window.
-
-    Attributes:
-        above_zero: a value of 0 says that nothing was measured.
-    """
+    """A gauge: the mean or the greatest of the values that were pushed within the window."""
 
     measure: str
     name: str
@@ -90,68 +79,39 @@ class Level:
     above_zero: bool = False
 
 
-def _of(prefixes: tuple[str, ...], *endings: str) -> tuple[str, ...]:
-    return tuple(f"{prefix}{ending}" for prefix, ending in itertools.product(prefixes, endings))
+@dataclass(frozen=True)
+class State:
+    """A gauge over a view: labels and, last, the value."""
+
+    name: str
+    meaning: str
+    sql: str
+    kept: Sequence[str] = ()
+    rest: str = "sum"
+    first: str = "greatest"
 
 
-COUNTERS = (
-    Counted(
-        "records_sent", "records_sent", "Records sent",
-        ("producer.record.send.total",), ("producer.topic.record.send.total",),
-    ),
-    Counted(
-        "bytes_sent", "sent_bytes", "Bytes of record batches as sent",
-        ("producer.topic.byte.total",), ("producer.topic.byte.total",),
-    ),
-    Counted(
-        "record_retries", "record_retries", "Sends of records that were retried",
-        ("producer.record.retry.total",), ("producer.topic.record.retry.total",),
-    ),
-    Counted(
-        "record_errors", "record_errors", "Records that could not be sent",
-        ("producer.record.error.total",), ("producer.topic.record.error.total",),
-    ),
-    Counted(
-        "records_consumed", "records_consumed", "Records fetched",
-        _of(FETCHES, "records.consumed.total"), _of(FETCHES, "records.consumed.total"),
-    ),
-    Counted(
-        "bytes_consumed", "consumed_bytes", "Bytes fetched",
-        _of(FETCHES, "bytes.consumed.total"), _of(FETCHES, "bytes.consumed.total"),
-    ),
-    Counted(
-        "rebalance_ms", "rebalance_seconds", "Time spent in rebalances",
-        ("consumer.coordinator.rebalance.latency.total",), divisor=1000,
-    ),
-    Counted(
-        "connections_created", "connections_created", "Connections opened", _of(CLIENTS, "connection.creation.total"),
-    ),
-    Counted("requests", "requests", "Requests sent", _of(CLIENTS, "request.total")),
-    Counted("bytes_out", "outgoing_bytes", "Bytes of all requests", _of(CLIENTS, "outgoing.byte.total")),
-    Counted("bytes_in", "incoming_bytes", "Bytes of all responses", _of(CLIENTS, "incoming.byte.total")),
-)  # fmt: skip
-LEVELS = (
-    Level("queue_time_avg_ms", "queue_time_mean_seconds", "Mean time of records in the producer's queue",
-          ("producer.record.queue.time.avg",), True, 1000),
-    Level("queue_time_max_ms", "queue_time_max_seconds", "Longest time of a record in the producer's queue",
-          ("producer.record.queue.time.max",), False, 1000),
-    Level("compression_ratio", "compression_ratio", "Mean compressed by uncompressed size of batches",
-          ("producer.compression.rate.avg",), True),
-    Level("records_lag_max", "records_lag_max", "Most records of a partition that a consumer still has to fetch",
-          ("consumer.fetch.manager.records.lag.max",), False),
-    Level("fetch_latency_avg_ms", "fetch_latency_mean_seconds", "Mean time of a fetch request, with the wait for data",
-          _of(FETCHES, "fetch.latency.avg"), True, 1000),
-    Level("poll_idle_ratio", "poll_idle_ratio", "Mean share of time that applications spend in poll()",
-          ("consumer.poll.idle.ratio.avg", "consumer.share.poll.idle.ratio.avg"), True),
-    Level("commit_latency_avg_ms", "commit_latency_mean_seconds", "Mean time of a commit of offsets",
-          ("consumer.coordinator.commit.latency.avg",), True, 1000),
-    Level("request_latency_avg_ms", "request_latency_mean_seconds", "Mean time from a request to its response",
-          _of(CLIENTS, "node.request.latency.avg"), True, 1000, above_zero=True),
-    Level("request_latency_max_ms", "request_latency_max_seconds", "Longest time from a request to its response",
-          _of(CLIENTS, "node.request.latency.max"), False, 1000, above_zero=True),
-    Level("throttle_time_max_ms", "throttle_time_max_seconds", "Longest delay by a quota",
-          ("producer.produce.throttle.time.max", *_of(FETCHES, "fetch.throttle.time.max")), False, 1000),
-)  # fmt: skip
+_CONTENT = sql_yaml("metrics", "exported.yml")
+
+
+def _named(given: dict[str, Any]) -> dict[str, Any]:
+    """A counter or gauge with all names of its metrics."""
+    return given | {key: tuple(_every(given[key])) for key in ("metrics", "topic_metrics") if key in given}
+
+
+def _every(metrics: Sequence[str]) -> list[str]:
+    for kind in ("client", "fetch"):
+        metrics = [
+            metric.replace(f"{{{kind}}}", each)
+            for metric in metrics
+            for each in (_CONTENT[kind] if f"{{{kind}}}" in metric else [""])
+        ]
+    return list(metrics)
+
+
+COUNTERS = tuple(Counted(**_named(given)) for given in _CONTENT["counters"])
+LEVELS = tuple(Level(**_named(given)) for given in _CONTENT["levels"])
+STATES = tuple(State(**given) for given in _CONTENT["states"])
 
 
 def counted_rows() -> list[dict[str, str | bool | None]]:

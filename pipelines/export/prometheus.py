@@ -10,7 +10,6 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import duckdb
@@ -29,6 +28,8 @@ from kafka_telemetry_lake.pipelines.export.measures import (
     OTHER,
     PREFIX,
     REST,
+    STATES,
+    State,
 )
 from kafka_telemetry_lake.pipelines.query.lake_query import run_query
 from kafka_telemetry_lake.udfs.errors import TelemetryLakeError
@@ -63,70 +64,6 @@ def _family(name: str, meaning: str, kind: str, suffix: str, samples: Iterable[S
     for labels, value in samples:
         family.add_sample(f"{name}{suffix}", dict(labels), value)
     return family
-
-
-@dataclass(frozen=True)
-class State:
-    """A gauge over a view.
-
-    Attributes:
-        sql: SELECT of labels and, last, of the value.
-        kept: labels that the sum of the rest has too.
-        rest: how the values beyond the first N become one: sum, max, or none: they are left out.
-        first: the greatest or the least values come first.
-    """
-
-    name: str
-    meaning: str
-    sql: str
-    kept: Sequence[str] = ()
-    rest: str = "sum"
-    first: str = "greatest"
-
-
-_CLIENTS = "SELECT cluster_id, {labels}, state, count(*) FROM clients GROUP BY ALL"
-_QUOTA = 'cluster_id, quota_type, "user", client_id, CAST(broker_id AS VARCHAR) AS broker_id'
-STATES = (
-    State(
-        "clients", "Client instances by state: active, terminated or silent",
-        "SELECT cluster_id, state, count(*) FROM clients GROUP BY ALL", ("cluster_id", "state"),
-    ),
-    State(
-        "application_clients", "Client instances of an application by state", _CLIENTS.format(labels="application"),
-        ("state",),
-    ),
-    State(
-        "software_clients", "Client instances of a library and version by state",
-        _CLIENTS.format(
-            labels="client_software_name AS software_name, client_software_version AS software_version"
-        ),
-        ("state",),
-    ),
-    State(
-        "open_findings", "Findings that aren't resolved, by severity, owner and state: open, acknowledged or muted",
-        "SELECT cluster_id, severity, owner, state, count(*) FROM open_findings GROUP BY ALL", ("severity", "state"),
-    ),
-    State(
-        "open_findings_by_rule", "Findings that aren't resolved, by their rule",
-        "SELECT cluster_id, finding, severity, state, count(*) FROM open_findings GROUP BY ALL", ("severity", "state"),
-    ),
-    State(
-        "quota_used_ratio", "Used part of a quota on a broker in the newest window of 10 s",
-        f"SELECT {_QUOTA}, used_percent / 100 FROM quota_headroom WHERE used_percent IS NOT NULL",
-        ("quota_type",), "max",
-    ),
-    State(
-        "quota_headroom_bytes_per_second", "What is left of a byte quota on a broker",
-        f"SELECT {_QUOTA}, headroom FROM quota_headroom "
-        "WHERE headroom IS NOT NULL AND quota_type IN ('produce', 'fetch')",
-        rest="none", first="least",
-    ),
-    State(
-        "quota_throttled_entities", "Entities that a broker throttles now, once for each broker",
-        "SELECT cluster_id, quota_type, count_if(throttled) FROM quota_headroom GROUP BY ALL",
-        ("cluster_id", "quota_type"),
-    ),
-)  # fmt: skip
 
 
 def states(lake: str, top: int) -> Iterator[Metric]:

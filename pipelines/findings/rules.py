@@ -30,7 +30,7 @@ from kafka_telemetry_lake.pipelines.findings.model import (
 )
 from kafka_telemetry_lake.pipelines.libraries.views import library_hours
 from kafka_telemetry_lake.pipelines.runtime.field_problems import field_problems
-from kafka_telemetry_lake.pipelines.sql_text import MARKER
+from kafka_telemetry_lake.pipelines.sql_text import MARKER, YAML_LOADER
 from kafka_telemetry_lake.udfs.errors import TelemetryLakeError
 
 # What each client instance and hour has besides the measures: the columns that a rule may read.
@@ -63,7 +63,6 @@ USED = {
     "compressible_bytes": "bytes that its uncompressed records lose at the ratio of those who compress for the topic",
 }
 _FOLDER = "kafka_telemetry_lake.sql"
-_Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # libyaml's is ten times as fast
 _RELEASE = re.compile(r"(?<![0-9.])[0-9]+[.][0-9]+(?:[.][0-9]+)?(?![0-9.]*[0-9%])(?! (?:ms|s|%|MB|kB)\b)")
 
 
@@ -114,7 +113,7 @@ _ModelT = TypeVar("_ModelT", bound=BaseModel)
 
 def _parsed(file: str, text: str, model: type[_ModelT]) -> _ModelT:
     try:
-        return model.model_validate(yaml.load(text, _Loader))  # a safe loader
+        return model.model_validate(yaml.load(text, YAML_LOADER))  # a safe loader
     except yaml.YAMLError as error:
         raise RuleError(f"{file}: not YAML: {' '.join(str(error).split())}") from None
     except ValidationError as error:

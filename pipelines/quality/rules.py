@@ -4,16 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from importlib.resources import files
 
-import yaml
-
-from kafka_telemetry_lake.pipelines.sql_text import filled
+from kafka_telemetry_lake.pipelines.sql_text import filled, sql_yaml
 from kafka_telemetry_lake.udfs.conversion.point_rows import INCREMENT_STATUSES, KINDS, STATUSES
 from kafka_telemetry_lake.udfs.rows import PUSH_KEY
 
 KEYS = [field.name for field in PUSH_KEY]
-_FILE = files("kafka_telemetry_lake.sql") / "quality" / "rules.yml"
 
 
 @dataclass(frozen=True)
@@ -73,7 +69,7 @@ def _markers(reads: tuple[str, ...]) -> dict[str, str]:
 
 
 def _rules() -> Iterable[Rule]:
-    for name, given in yaml.safe_load(_FILE.read_text("utf-8")).items():
+    for name, given in sql_yaml("quality", "rules.yml").items():
         reads, in_batch = (tuple(given.pop(key, ())) for key in ("reads", "in_batch"))
         markers = _markers(reads or ("",))
         texts = {key: filled(value, markers) if isinstance(value, str) else value for key, value in given.items()}

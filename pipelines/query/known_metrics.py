@@ -6,16 +6,13 @@ import functools
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import date
-from importlib.resources import files
 from typing import Any, Literal
 
-import yaml
 from pydantic import BaseModel, ConfigDict
 
 from kafka_telemetry_lake.pipelines.findings.model import LIBRARIES, PREFIX
-from kafka_telemetry_lake.pipelines.sql_text import quoted
+from kafka_telemetry_lake.pipelines.sql_text import quoted, sql_yaml
 
-_Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # libyaml's is ten times as fast
 _CLIENT = "{client}"
 _SEPARATOR = "|"  # no text has it; sql/_known_metrics.sql splits by it
 # Ending of a name: how points become one number, how the meaning begins, and what follows the unit.
@@ -102,8 +99,7 @@ def known_metrics_values() -> dict[str, dict[str, str]]:
 
 @functools.cache
 def _content() -> dict[str, Any]:
-    text = (files("kafka_telemetry_lake.sql") / "metrics" / "known.yml").read_text("utf-8")
-    content: dict[str, Any] = yaml.load(text, _Loader)  # a safe loader
+    content: dict[str, Any] = sql_yaml("metrics", "known.yml")
     return content
 
 

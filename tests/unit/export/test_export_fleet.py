@@ -15,8 +15,8 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families 
 from prometheus_client.parser import text_string_to_metric_families
 
 from kafka_telemetry_lake.pipelines.export import prometheus as module
-from kafka_telemetry_lake.pipelines.export.measures import DIMENSIONS
-from kafka_telemetry_lake.pipelines.export.prometheus import RENDERED, STATES, Fleet, RenderedOnce, State, _first
+from kafka_telemetry_lake.pipelines.export.measures import DIMENSIONS, STATES, State
+from kafka_telemetry_lake.pipelines.export.prometheus import RENDERED, Fleet, RenderedOnce, _first
 from kafka_telemetry_lake.pipelines.query.query_errors import QueryError
 from kafka_telemetry_lake.pipelines.tables.findings import FINDING_CHANGES
 from kafka_telemetry_lake.pipelines.tables.lifecycle import CLIENT_CHANGES

@@ -21,9 +21,9 @@ from prometheus_client import generate_latest
 from pydantic import SecretStr
 
 from kafka_telemetry_lake.pipelines.export.known_clients import KnownClients
-from kafka_telemetry_lake.pipelines.export.measures import COUNTERS, DIMENSIONS, LEVELS, PREFIX
+from kafka_telemetry_lake.pipelines.export.measures import COUNTERS, DIMENSIONS, LEVELS, PREFIX, STATES
 from kafka_telemetry_lake.pipelines.export.otlp import SIGNALS, Otlp
-from kafka_telemetry_lake.pipelines.export.prometheus import STATES, Fleet
+from kafka_telemetry_lake.pipelines.export.prometheus import Fleet
 from kafka_telemetry_lake.pipelines.observe.metrics_server import JobMetrics
 from tests.unit.export.made_lake import counting, make_lake
 

@@ -11,8 +11,9 @@ import pytest
 from deltalake import write_deltalake
 
 from kafka_telemetry_lake.pipelines.query.lake_query import run_query
-from kafka_telemetry_lake.pipelines.query.query_errors import NEEDED, REASONS, QueryError, why_empty
+from kafka_telemetry_lake.pipelines.query.query_errors import QueryError, why_empty
 from kafka_telemetry_lake.pipelines.query.views import views
+from kafka_telemetry_lake.pipelines.sql_text import sql_yaml
 from kafka_telemetry_lake.pipelines.tables.catalog import CATALOG, MEANINGS
 from kafka_telemetry_lake.pipelines.tables.operator import PUSHES, TABLES
 from kafka_telemetry_lake.pipelines.tables.subscriptions import SUBSCRIPTIONS
@@ -109,7 +110,8 @@ def test_a_table_without_rows_has_another_reason_than_a_missing_one(lake: str, t
 
 
 def test_reasons_are_of_tables_and_views_that_exist() -> None:
-    assert REASONS.keys() <= CATALOG.keys()
-    assert NEEDED.keys() <= views().keys()
-    tables: set[Any] = {table for names in NEEDED.values() for table in names}
-    assert tables <= REASONS.keys()
+    known = sql_yaml("query", "empty.yml")
+    assert known["tables"].keys() <= CATALOG.keys()
+    assert known["views"].keys() | known["nothing"].keys() <= views().keys()
+    tables: set[Any] = {table for names in known["views"].values() for table in names}
+    assert tables <= known["tables"].keys()

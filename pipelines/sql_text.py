@@ -32,3 +32,9 @@ def filled(sql: str, values: Mapping[str, str]) -> str:
 def sql_yaml(folder: str, name: str) -> Any:
     """The content of a YAML file below `sql/`."""
     return yaml.load((files("kafka_telemetry_lake.sql") / folder / name).read_text("utf-8"), YAML_LOADER)  # a safe one
+
+
+def sql_file(folder: str, name: str) -> str:
+    """The statement of a file in a folder of `sql/`, without its comments: `run_query` opens what a text names."""
+    lines = (files("kafka_telemetry_lake.sql") / folder / f"{name}.sql").read_text("utf-8").splitlines()
+    return "\n".join(line for line in lines if not line.startswith("--"))

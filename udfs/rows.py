@@ -77,9 +77,7 @@ CLIENT_EVENTS = pa.schema(columns("client_events"))
 METRIC_ROLLUPS = pa.schema(columns("metric_rollups"))
 
 # What the operator reads of table `pushes`, the payload last.
-_UNREAD = (
-    "received_at content_type listener security_protocol broker_id correlation_id record_version payload payload_bytes"
-).split()
+_UNREAD = (*definition("pushes")["unread"], "payload")
 PUSHES_IN = pa.schema([*(field for field in PUSHES if field.name not in _UNREAD), PUSHES.field("payload")])
 # Connection metrics of a push (udfs.conversion.push_rows.push_signals); NULL when it has no such metric.
 CONNECTION_SIGNALS = pa.schema(list(PUSH_OUTCOMES)[PUSH_OUTCOMES.get_field_index("client_port") :])

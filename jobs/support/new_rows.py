@@ -9,24 +9,13 @@ from typing import Any
 from kafka_telemetry_lake.pipelines.query.lake_query import is_lake, run_query
 from kafka_telemetry_lake.pipelines.query.printable import printable
 from kafka_telemetry_lake.pipelines.query.query_errors import QueryError
+from kafka_telemetry_lake.pipelines.sql_text import filled, sql_file
 
 MOST_CLIENTS = 20
 HOUR = timedelta(hours=1)
-# The partitions of the last days are read, the rest of a large lake isn't.
-_CLIENTS = """
-    SELECT client_instance_id, any_value(p.client_id) AS client_id, any_value(client_software_name) AS software,
-           any_value(client_software_version) AS version, count(*) AS pushes, sum(o.points) AS points
-    FROM pushes AS p JOIN push_outcomes AS o USING (source, topic, partition, "offset", client_instance_id)
-    WHERE p.landed_at >= TIMESTAMPTZ '{since}' AND o.landed_at >= TIMESTAMPTZ '{since}'
-    GROUP BY client_instance_id HAVING sum(o.points) > 0 ORDER BY min(p.landed_at), client_id"""
-_EVENTS = """
-    SELECT e.client_instance_id, e.client_id, event, e."at", l.likely_cause
-    FROM client_events AS e LEFT JOIN client_liveness AS l USING (client_instance_id)
-    WHERE e.landed_at >= TIMESTAMPTZ '{since}' AND e.client_id IS NOT NULL ORDER BY e."at", e.client_id"""
-_FINDINGS = """
-    SELECT client_id, finding, evidence, advice FROM findings
-    WHERE landed_date >= CAST(TIMESTAMPTZ '{since}' AS DATE) AND window_start >= TIMESTAMPTZ '{since}'
-      AND severity <> 'info' ORDER BY client_id, finding"""
+_CLIENTS = sql_file("new_rows", "clients")
+_EVENTS = sql_file("new_rows", "events")
+_FINDINGS = sql_file("new_rows", "findings")
 TEXTS = {
     "terminated": "terminated: it sent its last push",
     "went_silent": "went silent; likely cause: {likely_cause}",
@@ -88,7 +77,7 @@ class NewRows:
             return []
         try:
             rows: list[dict[str, Any]] = (
-                run_query(self._lake, sql.format(since=since.isoformat())).read_all().to_pylist()
+                run_query(self._lake, filled(sql, {"since": since.isoformat()})).read_all().to_pylist()
             )
         except QueryError:
             return []

@@ -7,7 +7,6 @@ per second that the deltas cover, the mean of a gauge, or the mean of what a his
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
-from importlib.resources import files
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -34,7 +33,7 @@ from kafka_telemetry_lake.pipelines.applications.remarks_of_windows import (
 )
 from kafka_telemetry_lake.pipelines.lake.moments import Moment, newest_moment
 from kafka_telemetry_lake.pipelines.query.lake_query import Check, run_query
-from kafka_telemetry_lake.pipelines.sql_text import filled, quoted
+from kafka_telemetry_lake.pipelines.sql_text import filled, quoted, sql_file
 from kafka_telemetry_lake.udfs.before_after import CHANGED, Judged, judge, missing_bins, order
 from kafka_telemetry_lake.udfs.errors import CannotRunError
 from kafka_telemetry_lake.udfs.kernels.arrays import Bools, Doubles, Int64s
@@ -199,7 +198,7 @@ def _too_little(lake: _Lake, application: str, at: datetime, near: dict[str, Any
 
 def _ask(lake: _Lake, name: str, **values: object) -> pa.Table:
     """The answer to a file of `sql/before_after/`."""
-    text = (files("kafka_telemetry_lake.sql") / "before_after" / f"{name}.sql").read_text("utf-8")
+    text = sql_file("before_after", name)
     if isinstance(start := values.get("start"), datetime):
         values["day"] = start - timedelta(days=1)  # clocks differ
     if isinstance(stop := values.get("stop"), datetime):

@@ -26,6 +26,7 @@ from kafka_telemetry_lake.pipelines.export.measures import (
     read_metrics,
 )
 from kafka_telemetry_lake.pipelines.query.duckdb_engine import connect
+from kafka_telemetry_lake.pipelines.sql_text import filled, sql_file
 from kafka_telemetry_lake.udfs.rows import METRIC_POINTS
 
 # Columns of metric_points that are read.
@@ -43,67 +44,10 @@ _COUNTED = pa.schema(
 )
 _LEVELS = pa.schema([("metric", pa.string()), ("measure", pa.string()), ("above_zero", pa.bool_())])
 
-_POINTS = """
-SELECT
-  coalesce(p.cluster_id, '') AS cluster_id, p.client_instance_id, p.client_id, p.metric,
-  list_extract(map_extract(p.attributes, 'topic'), 1) AS topic,
-  p.value, p.delta, epoch_us(p.landed_at) / 1e6 AS seen,
-  k.application, k.client_software_name, k.client_software_version
-FROM {points} AS p
-LEFT JOIN known AS k ON k.cluster_id IS NOT DISTINCT FROM p.cluster_id AND k.client_instance_id = p.client_instance_id
-WHERE p.metric IN {metrics} AND p.delta_status NOT IN {uncounted}
-"""
-# A consumer pushes a topic with a dot twice, with the dot and as _ (KIP-1109): the name with the dot counts.
-_COUNTED_ONCE = """
-SELECT p.*
-FROM points AS p
-LEFT JOIN (
-  SELECT DISTINCT cluster_id, client_instance_id, metric, replace(topic, '.', '_') AS topic
-  FROM points WHERE topic LIKE '%.%' AND metric LIKE '%consumer.%'
-) AS d USING (cluster_id, client_instance_id, metric, topic)
-WHERE d.topic IS NULL
-"""
-_SUMS = """
-WITH sums AS (
-  SELECT p.cluster_id, {labels}, c.measure, sum(p.delta) AS increase, max(p.seen) AS seen
-  FROM counted_once AS p
-  JOIN counted AS c ON c.metric = p.metric AND (c.with_topic IS NULL OR c.with_topic = (p.topic IS NOT NULL))
-  WHERE c.level = '{level}' AND p.delta IS NOT NULL
-  GROUP BY ALL
-),
-placed AS (
-  SELECT s.*, o.measure IS NOT NULL AS is_own,
-    row_number() OVER (
-      PARTITION BY s.measure, o.measure IS NULL ORDER BY s.increase DESC, s.cluster_id, {names}
-    ) AS place
-  FROM sums AS s LEFT JOIN own AS o USING (measure, cluster_id, {names})
-)
-SELECT measure, is_own OR place <= {top} AS has_series, cluster_id, {names}, increase, seen
-FROM placed WHERE is_own OR place <= {top}
-UNION ALL
-SELECT measure, false, '', {nothing}, sum(increase), max(seen)
-FROM placed WHERE NOT is_own AND place > {top} GROUP BY measure
-ORDER BY measure, has_series DESC, increase DESC
-"""
-_VALUES = """
-WITH of_labels AS (
-  SELECT p.cluster_id, {labels}, c.measure, sum(p.value) AS total, count(*) AS number, max(p.value) AS most
-  FROM points AS p JOIN levels AS c ON c.metric = p.metric AND (NOT c.above_zero OR p.value > 0)
-  WHERE p.value IS NOT NULL AND p.topic IS NULL
-  GROUP BY ALL
-),
-placed AS (
-  SELECT *, row_number() OVER (
-    PARTITION BY measure
-    ORDER BY CASE WHEN measure IN {means} THEN total / number ELSE most END DESC, cluster_id, {names}
-  ) AS place
-  FROM of_labels
-)
-SELECT measure, true AS has_series, cluster_id, {names}, total, number, most FROM placed WHERE place <= {top}
-UNION ALL
-SELECT measure, false, '', {nothing}, sum(total), sum(number), max(most)
-FROM placed WHERE place > {top} GROUP BY measure
-"""
+_POINTS = sql_file("export", "points")
+_COUNTED_ONCE = sql_file("export", "counted_once")
+_SUMS = sql_file("export", "sums")
+_VALUES = sql_file("export", "values")
 
 Increment = tuple[Labels, float, float]
 Increments = tuple[list[Increment], tuple[float, float] | None]
@@ -145,7 +89,8 @@ class Sums:
         points = rows if isinstance(rows, str) else "taken"
         if not isinstance(rows, str):
             self._connection.register("taken", rows)
-        select = _POINTS.format(points=points, uncounted=UNCOUNTED, metrics=tuple(read_metrics()))
+        values = {"points": points, "uncounted": str(UNCOUNTED), "metrics": str(tuple(read_metrics()))}
+        select = filled(_POINTS, values)
         self._connection.execute(f"CREATE OR REPLACE TEMP TABLE points AS {select} AND {also}")
         self._connection.execute(f"CREATE OR REPLACE TEMP TABLE counted_once AS {_COUNTED_ONCE}")
         if not isinstance(rows, str):
@@ -179,7 +124,7 @@ class Sums:
     def values(self) -> dict[tuple[str, str], dict[Labels | None, Value]]:
         """Values by dimension, measure and label set, in the unit of their metrics; None: all but the first N."""
         result: dict[tuple[str, str], dict[Labels | None, Value]] = {}
-        means = tuple(each.measure for each in LEVELS if each.is_mean)
+        means = str(tuple(each.measure for each in LEVELS if each.is_mean))
         for dimension in self._dimensions:
             if dimension.name == "topic":
                 continue
@@ -188,13 +133,13 @@ class Sums:
                 values[tuple(labels) if has_series else None] = (total, int(number), most)
         return result
 
-    def _ask(self, sql: str, dimension: Dimension, **values: Any) -> list[tuple[Any, ...]]:
+    def _ask(self, sql: str, dimension: Dimension, **values: str) -> list[tuple[Any, ...]]:
         names = dimension.labels[1:]
         labels = ", ".join(
             f"left(coalesce(p.{column}, ''), {LONGEST_LABEL}) AS {label}" for column, label in dimension.columns.items()
         )
-        nothing = ", ".join("''" for _ in names)
-        text = sql.format(labels=labels, names=", ".join(names), nothing=nothing, top=self._top, **values)
+        values |= {"names": ", ".join(names), "nothing": ", ".join("''" for _ in names)}
+        text = filled(sql, values | {"labels": labels, "top": str(self._top)})
         return self._connection.execute(text).fetchall()
 
     def _keep(self, name: str, rows: pa.Table) -> None:

@@ -3,7 +3,7 @@
 A file has the view's name, and contains a comment with the question that the view answers, and one SELECT. Views may
 read other views and any table of ``catalog.CATALOG``; a table that a lake doesn't have yet reads as empty. A file whose
 name starts with ``_`` has markers (``pipelines.sql_text``), whose values are made of the rules in `sql/findings/`, of
-`sql/metrics/` or of `sql/versions/`, or tell apart several views of one file (`SEVERAL`).
+`sql/metrics/` or of `sql/versions/`, or tell apart several views of one file (`sql/query/several.yml`).
 
 ``python -m kafka_telemetry_lake.pipelines.query.views NAME`` prints the view's SELECT, with all values, to read or run.
 """
@@ -24,43 +24,9 @@ from kafka_telemetry_lake.pipelines.findings.model import Overrides
 from kafka_telemetry_lake.pipelines.findings.views import finding_values
 from kafka_telemetry_lake.pipelines.libraries.views import version_values
 from kafka_telemetry_lake.pipelines.query.known_metrics import known_metrics_values
-from kafka_telemetry_lake.pipelines.sql_text import filled
+from kafka_telemetry_lake.pipelines.sql_text import filled, sql_yaml
 
 _MICROS = {"MINUTE": 60_000_000, "HOUR": 3_600_000_000}
-# File to its views, each with the values of the file's markers.
-SEVERAL = {
-    "_metric_rates": {
-        "metric_rates_1m": {"window": "minute", "rollups": "metric_rollups_1m"},
-        "metric_rates_1h": {"window": "hour", "rollups": "metric_rollups_1h"},
-    },
-    # subject: what tells apart the rows of a cluster. Brokers say of a group's members neither principal nor instance.
-    "_ownership": {
-        "client_ownership": {
-            "whose": "each client instance",
-            "more": "Rows of client_changes, the latest of each instance.",
-            "subjects": """
-      SELECT c.*, c.client_instance_id AS subject, element_at(c.labels, 'group_id') AS group_id
-      FROM client_changes AS c
-      JOIN (
-        SELECT cluster_id, client_instance_id, max(step) AS step
-        FROM client_changes
-        GROUP BY cluster_id, client_instance_id
-      ) AS newest
-        ON newest.cluster_id <=> c.cluster_id AND newest.client_instance_id = c.client_instance_id
-        AND newest.step = c.step""",
-        },
-        "group_member_ownership": {
-            "whose": "each member of a consumer group, even if it pushes nothing",
-            "more": "Rows of group_members, as of the last `telemetry-lake sync`. No principal of a member is known.",
-            "subjects": """
-      SELECT
-        *, array(group_id, member_id) AS subject, host AS client_address, CAST(NULL AS STRING) AS principal,
-        CAST(NULL AS STRING) AS client_instance_id
-      FROM group_members
-      WHERE valid_to IS NULL""",
-        },
-    },
-}
 
 
 @dataclass(frozen=True)
@@ -139,7 +105,8 @@ def _texts(overrides: Overrides, closing: bool) -> dict[str, str]:
     folder = files("kafka_telemetry_lake.sql")
     texts = {file.name.removesuffix(".sql"): file.read_text("utf-8") for file in folder.iterdir() if file.is_file()}
     made_of_rules = finding_values(overrides, closing) | version_values() | known_metrics_values()
-    for file, views_of_file in (SEVERAL | {f"_{name}": {name: each} for name, each in made_of_rules.items()}).items():
+    several = sql_yaml("query", "several.yml") | {f"_{name}": {name: each} for name, each in made_of_rules.items()}
+    for file, views_of_file in several.items():
         text = texts.pop(file)
         texts |= {name: filled(text, values) for name, values in views_of_file.items()}
     return texts

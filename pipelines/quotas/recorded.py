@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from kafka_telemetry_lake.pipelines.query.lake_query import run_query
-from kafka_telemetry_lake.pipelines.sql_text import quoted
+from kafka_telemetry_lake.pipelines.sql_text import filled, quoted, sql_file
 from kafka_telemetry_lake.udfs.errors import CannotRunError
 from kafka_telemetry_lake.udfs.kernels.arrays import Doubles
 from kafka_telemetry_lake.udfs.quotas.limits import DEFAULT, effective_quota
@@ -26,46 +26,11 @@ MOST_SAMPLES = 50_000_000  # their sort takes about 100 bytes of disk space each
 BATCH = 10_000  # entities that are dicts at once
 PROPOSED = -1.0  # the limit of the proposal while its entities are looked for: no other is negative
 MOST_LISTED = 1000
-RECORDED = """
-    SELECT DISTINCT "user", client_id FROM quota_samples
-    WHERE quota_type = '{quota_type}' AND landed_date {days} AND time {between}
-    ORDER BY ALL LIMIT {most}"""
-# The samples of brokers; where a broker has none of an entity, what clients' own byte counters say.
-SAMPLES = """
-    WITH sampled AS (
-        SELECT cluster_id, broker_id, "user", client_id, 'broker' AS source, time AS at, observed_rate AS rate,
-               coalesce(throttle_time_ms, 0) > 0 AS throttled
-        FROM quota_samples
-        WHERE quota_type = '{quota_type}' AND observed_rate IS NOT NULL AND landed_date {days} AND time {between}
-    ), estimated AS (
-        SELECT cluster_id, broker_id, "user", client_id, 'client' AS source, window_end AS at, observed_rate AS rate,
-               throttled
-        FROM quota_usage
-        WHERE quota_type = '{quota_type}' AND source = 'client' AND window_seconds = 10 AND observed_rate IS NOT NULL
-            AND landed_date {days} AND window_end {between}
-    ), recorded AS (
-        FROM sampled UNION ALL
-        FROM estimated WHERE (cluster_id, broker_id, "user", client_id) NOT IN (
-            SELECT (cluster_id, broker_id, "user", client_id) FROM sampled
-        )
-    )"""
-PARTS = (
-    SAMPLES
-    + """
-    SELECT cluster_id, broker_id, "user", client_id, source, count(*) AS samples, bool_or(throttled) AS throttled
-    FROM recorded GROUP BY ALL"""
-)
-# Those next to each other that the proposal unites.
-RATES = (
-    SAMPLES
-    + """
-    SELECT cluster_id, broker_id, "user", client_id, at, rate FROM recorded WHERE {named}
-    ORDER BY cluster_id, broker_id, {united}, "user", client_id, at"""
-)
-LIMITS = """
-    SELECT cluster_id, "user", client_id, quota_limit FROM quotas
-    WHERE quota_type = '{quota_type}' AND ip = '' AND valid_from < TIMESTAMPTZ '{end}'
-        AND (valid_to IS NULL OR valid_to >= TIMESTAMPTZ '{end}')"""
+RECORDED = sql_file("quotas", "recorded")
+SAMPLES = sql_file("quotas", "_samples")
+PARTS = f"{SAMPLES}\n{sql_file('quotas', 'parts')}"
+RATES = f"{SAMPLES}\n{sql_file('quotas', 'rates')}"
+LIMITS = sql_file("quotas", "limits")
 
 
 class NothingRecordedError(CannotRunError):
@@ -112,7 +77,7 @@ def recorded_entities(lake: str, quota_type: str, start: datetime, end: datetime
     One more than `MOST_LISTED` says that there are more.
     """
     days, between = _times(start, end)
-    sql = RECORDED.format(quota_type=quota_type, days=days, between=between, most=MOST_LISTED + 1)
+    sql = filled(RECORDED, {"quota_type": quota_type, "days": days, "between": between, "most": str(MOST_LISTED + 1)})
     return [(row["user"], row["client_id"]) for row in run_query(lake, sql).read_all().to_pylist()]
 
 
@@ -134,13 +99,13 @@ def recorded_of(lake: str, proposal: Proposal, start: datetime, end: datetime) -
         raise CannotRunError(
             f"from, to: {seconds:,} s between them; allowed: above 0, up to {MOST_SECONDS // 86_400} days"
         )
-    parts = run_query(lake, PARTS.format(**_read(proposal, start, end))).read_all()
+    parts = run_query(lake, filled(PARTS, _read(proposal, start, end))).read_all()
     if not len(parts):
         raise nothing_recorded(proposal, start, end)
     proposed: dict[str | None, dict[tuple[str, str], float]] = defaultdict(
         lambda: {(proposal.user, proposal.client_id): PROPOSED}
     )
-    limits = run_query(lake, LIMITS.format(quota_type=proposal.quota_type, end=end.isoformat())).read_all()
+    limits = run_query(lake, filled(LIMITS, {"quota_type": proposal.quota_type, "end": end.isoformat()})).read_all()
     for row in limits.to_pylist():
         proposed[row["cluster_id"]].setdefault((row["user"], row["client_id"]), row["quota_limit"])
     entities, sources = dict[Entity, Entity](), defaultdict[Entity, set[str]](set)
@@ -236,7 +201,7 @@ def _samples(
     read = _read(proposal, start, end) | {"named": " AND ".join(named), "united": ", ".join(united)}
     was: Entity | None = None
     parts: list[tuple[Doubles, Doubles]] = []
-    for batch in run_query(lake, RATES.format(**read)):
+    for batch in run_query(lake, filled(RATES, read)):
         times = batch["at"].cast(pa.timestamp("us", "UTC")).cast(pa.int64()).to_numpy() / 1e6
         rates = batch["rate"].to_numpy().clip(0)
         begins = _begins(batch)

@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 from kafka_telemetry_lake.pipelines.ingest.push_files import joined
 from kafka_telemetry_lake.pipelines.query.lake_query import run_query
 from kafka_telemetry_lake.pipelines.sql_text import quoted
-from kafka_telemetry_lake.pipelines.subscriptions.recorded_queries import POINTS_OF, PUSHED, SAMPLES, ask
+from kafka_telemetry_lake.pipelines.subscriptions.recorded_queries import POINTS_OF, PUSHED, SAMPLES, ask, of
 from kafka_telemetry_lake.udfs.conversion.compression import decompress
 from kafka_telemetry_lake.udfs.kernels.arrays import Doubles, Int64s
 from kafka_telemetry_lake.udfs.subscriptions.layout import POINT, UNSEEN, PushLayout, layout
@@ -43,7 +43,7 @@ def read_points(
 
     known, first = np.unique(codes(rows), return_index=True)
     row, metric, points, text = [], list[pa.Array](), [], []
-    read = run_query(lake, (PUSHED + POINTS_OF).format(**parts))
+    read = run_query(lake, of(PUSHED + POINTS_OF, parts))
     for part in joined((pa.Table.from_batches([batch]) for batch in read), PART):
         code = codes(part)
         at = np.minimum(np.searchsorted(known, code), len(known) - 1)

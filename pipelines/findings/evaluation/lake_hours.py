@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from importlib.resources import files
 from typing import cast
 
 import duckdb
@@ -21,6 +19,7 @@ from kafka_telemetry_lake.pipelines.lake.follower import Follower, Gap, Position
 from kafka_telemetry_lake.pipelines.query.duckdb_engine import connect
 from kafka_telemetry_lake.pipelines.query.duckdb_tables import Times, register_table
 from kafka_telemetry_lake.pipelines.query.views import needed
+from kafka_telemetry_lake.pipelines.sql_text import sql_file
 from kafka_telemetry_lake.pipelines.tables.catalog import CATALOG
 from kafka_telemetry_lake.pipelines.tables.findings import FINDING_CHANGES
 from kafka_telemetry_lake.pipelines.tables.operator import (
@@ -77,7 +76,7 @@ class Hours:
     def found(self) -> dict[ClusterHour, list[FindingRow]]:
         """Rows of view `findings` by cluster and hour, with principal, application and owner."""
         found: dict[ClusterHour, list[FindingRow]] = {}
-        for row in self._connection.sql(_statement("found")).to_arrow_table().to_pylist():
+        for row in self._connection.sql(sql_file("evaluation", "found")).to_arrow_table().to_pylist():
             hour = row.pop("hour")
             found.setdefault((row["cluster_id"], hour), []).append(cast(FindingRow, row))
         return found
@@ -88,7 +87,7 @@ class Hours:
         if not asked:
             return set()
         self._connection.register("subjects", pa.Table.from_pylist(asked, SUBJECTS))
-        return set(self._connection.sql(_statement("seen")).fetchall())
+        return set(self._connection.sql(sql_file("evaluation", "seen")).fetchall())
 
 
 class LakeHours:
@@ -133,7 +132,7 @@ class LakeHours:
             connection.register(
                 "lingering", pa.Table.from_pylist(rows, SUBJECTS.append(FINDING_CHANGES.schema.field("finding")))
             )
-            return set(connection.sql(_statement("lingering")).fetchall())
+            return set(connection.sql(sql_file("evaluation", "lingering")).fetchall())
 
     def _open(
         self, connection: duckdb.DuckDBPyConnection, first: int, last: int, closing_of: pa.Array | None = None
@@ -168,13 +167,7 @@ class LakeHours:
             connection.register(ALL + name, CATALOG[name].empty_table())
 
 
-@functools.cache
-def _statement(name: str) -> str:
-    """A file of `sql/evaluation/`, in DuckDB's dialect."""
-    return (files("kafka_telemetry_lake.sql") / "evaluation" / f"{name}.sql").read_text("utf-8")
-
-
 def _hours_of(landed: pads.Dataset | pa.Table) -> list[LandedHour]:
     with connect() as connection:
         connection.register("landed", landed)
-        return [LandedHour(*row) for row in connection.sql(_statement("landed_hours")).fetchall()]
+        return [LandedHour(*row) for row in connection.sql(sql_file("evaluation", "landed_hours")).fetchall()]

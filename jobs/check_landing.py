@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from kafka_telemetry_lake.jobs.cli import run_command
 from kafka_telemetry_lake.jobs.settings.check_landing import CheckLandingSettings
 from kafka_telemetry_lake.pipelines.landing.check import Checked, check
 from kafka_telemetry_lake.pipelines.landing.records import Placed, records_of
@@ -88,7 +86,3 @@ def _summary(checked: Checked) -> Iterator[str]:
 def _worst_first(checked: Checked) -> list[tuple[tuple[str, str, str], int]]:
     order = ("error", "warning", "note")
     return sorted(checked.by_kind.items(), key=lambda item: (order.index(item[0][0]), -item[1], item[0]))
-
-
-if __name__ == "__main__":
-    sys.exit(run_command("check-landing"))

@@ -9,7 +9,6 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 
 from kafka_telemetry_lake.jobs import ingest
-from kafka_telemetry_lake.jobs.cli import run_command
 from kafka_telemetry_lake.jobs.settings.base import UsageError
 from kafka_telemetry_lake.jobs.settings.connect import ConnectSettings
 from kafka_telemetry_lake.jobs.settings.ingest import IngestSettings
@@ -182,7 +181,3 @@ def _printing_rows(lake: str) -> AbstractContextManager[None]:
     return supervised(
         lake, [Companion("new-rows", stateless(lambda _: rows.look()), LOOK_S, END_PATIENCE_S, waits_first=True)]
     )
-
-
-if __name__ == "__main__":
-    sys.exit(run_command("connect"))

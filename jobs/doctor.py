@@ -13,7 +13,6 @@ import pyarrow as pa
 from rich.console import Console
 from rich.markup import escape
 
-from kafka_telemetry_lake.jobs.cli import run_command
 from kafka_telemetry_lake.jobs.settings.doctor import DoctorSettings
 from kafka_telemetry_lake.jobs.support.locks import job_runs
 from kafka_telemetry_lake.pipelines.doctor.check import Check, exit_code
@@ -136,7 +135,3 @@ def _line(check: Check) -> str:
 
 def _now_ms() -> int:
     return time.time_ns() // 1_000_000
-
-
-if __name__ == "__main__":
-    sys.exit(run_command("doctor"))

@@ -9,7 +9,6 @@ import duckdb
 import pyarrow as pa
 from deltalake.exceptions import DeltaError
 
-from kafka_telemetry_lake.jobs.cli import run_command
 from kafka_telemetry_lake.jobs.settings.base import UsageError
 from kafka_telemetry_lake.jobs.settings.findings import FindingsSettings
 from kafka_telemetry_lake.jobs.support.locks import FINDINGS, LakeBusyError, only
@@ -98,7 +97,3 @@ def _rules() -> pa.Table:
             for rule in rules().values()
         ]
     )
-
-
-if __name__ == "__main__":
-    sys.exit(run_command("findings"))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import sys
 import threading
 import time
 from collections.abc import Callable
@@ -13,7 +12,6 @@ from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 from pyiceberg.exceptions import ValidationError, ValidationException
 
-from kafka_telemetry_lake.jobs.cli import run_command
 from kafka_telemetry_lake.jobs.settings.base import UsageError
 from kafka_telemetry_lake.jobs.settings.iceberg import IcebergSettings
 from kafka_telemetry_lake.jobs.support.locks import ICEBERG, only
@@ -122,7 +120,3 @@ def _problem(name: str, step: Callable[[str], None]) -> str | None:
     except ERRORS as error:
         return f"iceberg: {name}: {' '.join(str(error).split())[:300]}"
     return None
-
-
-if __name__ == "__main__":
-    sys.exit(run_command("iceberg"))

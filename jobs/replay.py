@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import re
-import sys
 import threading
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
@@ -15,7 +14,6 @@ from pyspark.sql import SparkSession
 from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
 
-from kafka_telemetry_lake.jobs.cli import run_command
 from kafka_telemetry_lake.jobs.settings.base import UsageError
 from kafka_telemetry_lake.jobs.settings.replay import ReplaySettings
 from kafka_telemetry_lake.jobs.support.judging import caught_up_operator
@@ -115,7 +113,3 @@ def condition(begin: str) -> str | None:
     since = datetime.fromisoformat(begin)
     utc = since.replace(tzinfo=UTC) if since.tzinfo is None else since.astimezone(UTC)
     return f"landed_at >= TIMESTAMPTZ '{utc.isoformat()}'"
-
-
-if __name__ == "__main__":
-    sys.exit(run_command("replay"))

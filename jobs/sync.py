@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import sys
 import threading
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -15,7 +14,6 @@ from deltalake.exceptions import DeltaError
 from duckdb import Error as DuckDBError
 from pyspark.sql import SparkSession
 
-from kafka_telemetry_lake.jobs.cli import run_command
 from kafka_telemetry_lake.jobs.settings.sync import SyncSettings
 from kafka_telemetry_lake.jobs.support.privacy import privacy_of
 from kafka_telemetry_lake.jobs.support.signals import stop_at_signals
@@ -262,7 +260,3 @@ def _count(table: HistoryTable, changes: ConfigChanges) -> Iterable[str]:
 
 def _name(key: tuple[Any, ...]) -> str:
     return ", ".join(map(str, key))
-
-
-if __name__ == "__main__":
-    sys.exit(run_command("sync"))

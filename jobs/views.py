@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import sys
-
-from kafka_telemetry_lake.jobs.cli import run_command
 from kafka_telemetry_lake.jobs.settings.views import ViewsSettings
 from kafka_telemetry_lake.pipelines.findings.overrides import read_overrides
 from kafka_telemetry_lake.pipelines.query.views import views
@@ -25,7 +22,3 @@ def run_job(settings: ViewsSettings) -> int:
     else:
         named_lake.make_views(settings.folder, settings.database, settings.driver_memory, overrides)
     return 0
-
-
-if __name__ == "__main__":
-    sys.exit(run_command("views"))

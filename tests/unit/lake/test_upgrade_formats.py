@@ -13,11 +13,11 @@ from deltalake import DeltaTable, Schema
 from kafka_telemetry_lake.pipelines.forget import erasure
 from kafka_telemetry_lake.pipelines.ingest import checkpoint
 from kafka_telemetry_lake.pipelines.lake import erased_files, notes
-from kafka_telemetry_lake.pipelines.landing.schemas import json_schema
 from kafka_telemetry_lake.pipelines.tables import table
 from kafka_telemetry_lake.pipelines.tables.catalog import CATALOG
 from kafka_telemetry_lake.udfs.conversion import state
 from tests.support.kept_lakes import LAKES, unpacked
+from tools.landing_schemas import json_schema
 
 TO_DO = """
 Lakes of this release are in use, and docs/upgrade.md promises that later builds read and continue them. Either

@@ -15,10 +15,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from kafka_telemetry_lake.jobs.cli import run_command
-from kafka_telemetry_lake.pipelines.landing import schemas
 from kafka_telemetry_lake.udfs.landing.contract import HEADERS
 from tests.support.landing_records import GOOD_ID, SCHEMA, record, write
 from tests.unit.landing.test_landing_problems import MISTAKES, NOW_MS, OTLP, SOUND, made
+from tools import landing_schemas as schemas
 
 Capture = pytest.CaptureFixture[str]
 

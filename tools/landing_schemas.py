@@ -1,4 +1,4 @@
-"""Writes the landing record's published schemas: ``python -m kafka_telemetry_lake.pipelines.landing.schemas``.
+"""Writes the landing record's published schemas: ``python -m tools.landing_schemas``.
 
 ``landing-record.schema.json`` (JSON Schema 2020-12) is about a record as a line of JSON, with its value in base64;
 ``landing-record.avsc`` (Avro) about the same record in a file of Avro. In a topic, headers are Kafka's headers.
@@ -12,7 +12,7 @@ from typing import Any
 
 from kafka_telemetry_lake.udfs.landing.contract import HEADERS, INSTANCE_ID, VERSION, Header
 
-FOLDER = Path(__file__).parent
+FOLDER = Path(__file__).resolve().parents[1] / "pipelines" / "landing"
 JSON_SCHEMA, AVRO_SCHEMA = FOLDER / "landing-record.schema.json", FOLDER / "landing-record.avsc"
 KEY = "client instance id, as in the header: pushes of a client are in one partition, in order"
 VALUE = "the metrics: an OTLP MetricsData message, compressed as compression_type says; empty: no metrics"

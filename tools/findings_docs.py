@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from kafka_telemetry_lake.pipelines.findings.model import INSTANCE, LIBRARIES, Bound, Rule, Saving
-from kafka_telemetry_lake.pipelines.findings.rules import GIVEN, USED, measures, rules
+from kafka_telemetry_lake.pipelines.findings.rules import measures, rules
 from kafka_telemetry_lake.udfs.findings.states import hours
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "findings.md"
@@ -78,7 +78,7 @@ is about loss, delay or configuration, and no method estimates what it may save 
 
 | finding | what it saves | method | measured | assumed | NULL if |
 |---|---|---|---|---|---|
-""".format(**USED)
+""".format(**measures().used)
 BOUNDS = """
 ## Why these bounds
 
@@ -254,7 +254,7 @@ def _tested() -> Iterator[tuple[str, ...]]:
 
 def _columns() -> Iterator[tuple[str, ...]]:
     known = measures()
-    for name, meaning in GIVEN.items():
+    for name, meaning in measures().given.items():
         yield f"`{name}`", meaning, ""
     for name, measure in known.measures.items():
         yield f"`{name}`", measure.meaning, ", ".join(f"`{metric}`" for metric in measure.metrics)

@@ -10,7 +10,7 @@ from typing import Any
 
 from kafka_telemetry_lake.pipelines.agents.answers import AnswerLimits, answer
 from kafka_telemetry_lake.pipelines.findings.model import LIBRARIES, Overrides, Rule
-from kafka_telemetry_lake.pipelines.findings.rules import GIVEN, measures, rules
+from kafka_telemetry_lake.pipelines.findings.rules import measures, rules
 from kafka_telemetry_lake.pipelines.query.lake_query import relations
 from kafka_telemetry_lake.pipelines.query.query_errors import QueryError
 from kafka_telemetry_lake.pipelines.query.views import views
@@ -108,7 +108,7 @@ def _meanings(name: str) -> dict[str, str]:
     """The meaning of each column that has one."""
     if name == "instance_hours":
         own = measures()
-        return GIVEN | {key: each.meaning for key, each in (own.measures | own.derived).items()}
+        return own.given | {key: each.meaning for key, each in (own.measures | own.derived).items()}
     return {field.name: (field.metadata or {}).get(b"comment", b"").decode() for field in CATALOG.get(name, ())}
 
 

@@ -78,7 +78,7 @@ class Libraries(_Model):
 class Saving(_Model):
     """What a client instance that has the finding saves in the hour if it follows the advice.
 
-    The expressions may read the columns of `instance_hours` and `USED`. NULL: a metric that they need isn't there.
+    The expressions may read the columns of `instance_hours` and those of `used`. NULL: a metric that they need isn't there.
     """
 
     requests: Text | None = None
@@ -305,8 +305,12 @@ class Derived(_Model):
 
 
 class Measures(_Model):
-    """The columns of `instance_hours` besides `GIVEN`."""
+    """The columns of `instance_hours`."""
 
+    given: dict[Name, Text] = {}
+    """those that no metric is needed for, with their meaning"""
+    used: dict[Name, Text] = {}
+    """what a saving may read besides, with its meaning"""
     whole: list[Text]
     """metrics that clients push for themselves and per topic or partition, of which only the former count"""
     since_1970: list[Text]

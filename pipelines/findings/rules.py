@@ -33,35 +33,6 @@ from kafka_telemetry_lake.pipelines.runtime.field_problems import field_problems
 from kafka_telemetry_lake.pipelines.sql_text import MARKER, YAML_LOADER
 from kafka_telemetry_lake.udfs.errors import TelemetryLakeError
 
-# What each client instance and hour has besides the measures: the columns that a rule may read.
-GIVEN = {
-    "client_id": "client.id of its requests",
-    "client_instance_id": "KIP-714 client instance id; NULL: its pushes name none",
-    "pushes": "pushes that landed",
-    "push_interval_s": "push interval of its subscription, s",
-    "quarantined": "pushes that could not be read",
-    "set_aside": "pushes that made their processing fail",
-    "lost_intervals": "intervals that it collected, but whose push never landed",
-    "dropped": "pushes of which the receiver landed the headers only",
-    "rejected_points": "points that were not converted",
-    "push_bytes_max": "the largest push, bytes, decompressed",
-    "push_bytes_last": "its last push, bytes, decompressed; 0: unknown",
-    "last_push_at": "when its last push landed",
-    "is_member": "1: it has a member id of its group; NULL: none is known, as of partitions assigned by hand",
-    "reads_batches": "1: it pushes only while there is something to read (Spark, restore consumers)",
-    "clock_ahead_s": "most that a push's points were ahead of its landing, s",
-    "clock_behind_s": "least that a push's points were behind its landing, s",
-    "software_name": "ClientSoftwareName of its last push that names one",
-    "software_version": "ClientSoftwareVersion of that push",
-    "duplicates": "events that another process pushed under its instance id",
-    "dead_paths": "events that it reached no broker any more",
-    "silent_after": "when the push landed after which it fell silent; NULL: it did not, or not yet",
-}
-# What a saving may read besides the columns of `instance_hours`: see view finding_savings.
-USED = {
-    "used_requests": "requests of the client that the price list counts",
-    "compressible_bytes": "bytes that its uncompressed records lose at the ratio of those who compress for the topic",
-}
 _FOLDER = "kafka_telemetry_lake.sql"
 _RELEASE = re.compile(r"(?<![0-9.])[0-9]+[.][0-9]+(?:[.][0-9]+)?(?![0-9.]*[0-9%])(?! (?:ms|s|%|MB|kB)\b)")
 
@@ -150,10 +121,10 @@ def _problems(file: str, rule: Rule, measures: Measures) -> Iterator[tuple[str, 
         if isinstance(rule.saving, Saving):
             yield "saving", "only a rule about client instances has one; others say why they have none"
         return
-    known = GIVEN.keys() | measures.measures.keys() | measures.derived.keys()
+    known = measures.given.keys() | measures.measures.keys() | measures.derived.keys()
     if strange := columns - known:
         yield "condition", f"instance_hours has no column {min(strange)}"
-    yield from _problems_of_saving(rule, known | USED.keys())
+    yield from _problems_of_saving(rule, known | measures.used.keys())
     needed = metrics_of(columns, measures)
     for library in LIBRARIES:
         listed = getattr(rule.libraries, library)

@@ -78,7 +78,7 @@ class Libraries(_Model):
 class Saving(_Model):
     """What a client instance that has the finding saves in the hour if it follows the advice.
 
-    The expressions may read the columns of `instance_hours` and those of `used`. NULL: a metric that they need isn't there.
+    The expressions may read columns of `instance_hours` and those of `used`. NULL: a metric that they need isn't there.
     """
 
     requests: Text | None = None

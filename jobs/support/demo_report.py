@@ -15,19 +15,20 @@ from kafka_telemetry_lake.pipelines.query.lake_query import run_query
 from kafka_telemetry_lake.pipelines.query.printable import printable
 from kafka_telemetry_lake.pipelines.sql_text import sql_yaml
 
+ASKED = sql_yaml("demo", "report.yml")
+QUESTIONS: dict[str, str] = ASKED["questions"]
 MOST_ROWS = 10
 
 
 def report(lake: str) -> None:
     """Print the report of a lake, then five questions with their answers."""
-    asked = sql_yaml("demo", "report.yml")
     console = Console(width=max(Console().width, 120))
     (counted,) = _answer(lake, "SELECT count(DISTINCT client_instance_id) AS clients FROM push_outcomes")
-    for title, sql in asked["report"].items():
+    for title, sql in ASKED["report"].items():
         console.print(f"\n{title.format(**counted)}", style="bold", highlight=False)
         _print(console, _answer(lake, sql))
     console.print("\nFive questions; ask your own in the same way:", style="bold")
-    for question, sql in asked["questions"].items():
+    for question, sql in QUESTIONS.items():
         console.print(f"\n# {question}", highlight=False)
         console.print(
             f'{program(sys.argv[0])} query --lake {shlex.quote(lake)} "{sql}"', soft_wrap=True, highlight=False

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from kafka_telemetry_lake.pipelines.sql_text import filled, sql_yaml
 from kafka_telemetry_lake.udfs.conversion.point_rows import INCREMENT_STATUSES, KINDS, STATUSES
@@ -72,7 +73,9 @@ def _rules() -> Iterable[Rule]:
     for name, given in sql_yaml("quality", "rules.yml").items():
         reads, in_batch = (tuple(given.pop(key, ())) for key in ("reads", "in_batch"))
         markers = _markers(reads or ("",))
-        texts = {key: filled(value, markers) if isinstance(value, str) else value for key, value in given.items()}
+        texts: dict[str, Any] = {
+            key: filled(value, markers) if isinstance(value, str) else value for key, value in given.items()
+        }
         yield Rule(name, **texts, reads=reads, in_batch=in_batch)
 
 

@@ -17,10 +17,13 @@ from kafka_telemetry_lake.pipelines.lake.place import no_lake
 from kafka_telemetry_lake.pipelines.quality.checks import FAILED, NO_TABLE, PASSED, CheckedLake, Finding, QualityError
 from kafka_telemetry_lake.pipelines.quality.expectations import judge
 from kafka_telemetry_lake.pipelines.quality.note import CheckNote
+from kafka_telemetry_lake.pipelines.quality.page import write_page
 from kafka_telemetry_lake.pipelines.quality.rules import RULES, tables_with_rules
 from kafka_telemetry_lake.pipelines.query.lake_query import is_lake
 from kafka_telemetry_lake.pipelines.query.printable import printable
 from kafka_telemetry_lake.pipelines.tables.quality import QUALITY_RESULTS
+
+DATA_DOCS = "data-docs"
 
 
 def run_job(settings: QualitySettings) -> int:
@@ -60,7 +63,7 @@ def _check(settings: QualitySettings, note: CheckNote) -> int:
     now = datetime.now(UTC)
     names = settings.tables or tables_with_rules()
     findings = [each for name in lake.tables if name in names for each in lake.check(name, now, settings.stale_hours)]
-    passed = judge(findings, settings.docs)
+    passed = judge(findings, settings.docs and settings.docs / DATA_DOCS)
     rows = [_row(each, PASSED if passed[each.rule.name] else FAILED) for each in findings]
     for rule in RULES:
         if rule.table in names and rule.table not in lake.tables:
@@ -71,7 +74,8 @@ def _check(settings: QualitySettings, note: CheckNote) -> int:
     missing = sorted(set(names) - set(lake.tables))
     _report(findings, passed, missing)
     if settings.docs is not None:
-        print(f"report: {settings.docs / 'index.html'}")
+        data_docs = f"{DATA_DOCS}/index.html"
+        print(f"report: {write_page(settings.docs, settings.lake, now, findings, passed, missing, data_docs)}")
     return 0 if all(passed.values()) else 1
 
 

@@ -22,4 +22,4 @@ class QualitySettings(JobSettings):
     stale_hours: Annotated[float, Field(gt=0)] | None = None
     """fail if the newest push landed more than so many hours ago [off]"""
     docs: Path | None = None
-    """folder for an HTML report of the check, Great Expectations' Data Docs (index.html) [off]"""
+    """folder for an HTML report (index.html) with Great Expectations' Data Docs below it [off]"""

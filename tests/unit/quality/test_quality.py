@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import sys
 import time
@@ -235,11 +236,14 @@ def test_a_check_takes_up_where_the_last_one_ended(
     code, out, err = run(capsys, "--lake", str(lake), "--docs", str(tmp_path / "pages"))
     assert (code, err) == (0, "")
     assert "metric_points: 2 rows in total, 8 of 8 rules passed" in out
-    data_docs = tmp_path / "pages"
+    data_docs = tmp_path / "pages" / "data-docs"
     page = next((data_docs / "validations" / "metric_points").rglob("*.html")).read_text("utf-8")
     assert "No monotonic sum has a negative delta" in page
     assert (data_docs / "index.html").is_file()
-    assert f"report: {data_docs}/index.html" in out
+    page = (tmp_path / "pages" / "index.html").read_text("utf-8")
+    assert f"all {len(RULES)} rules passed" in page
+    assert page.count("<td class=passed>passed") == len(RULES)
+    assert re.findall(r"https?:|<script|<link", page) == []  # it can be read where there is no internet
 
     # Without a row more in pushes, the push that was left open has been passed over; and a sum has fallen.
     much_later = T0 + timedelta(hours=1)
@@ -251,8 +255,11 @@ def test_a_check_takes_up_where_the_last_one_ended(
     )
     code, out, err = run(capsys, "--lake", str(lake), "--docs", str(tmp_path / "pages"))
     assert code == 1
-    pages = [file.read_text("utf-8") for file in (data_docs / "validations" / "metric_points").rglob("*.html")]
-    assert any("partition 0, offset 6, client_id orders, metric m, is_monotonic True, " in page for page in pages)
+    page = (tmp_path / "pages" / "index.html").read_text("utf-8")
+    assert "2 of 30 rules are broken" in page
+    assert "<li>cluster_id c, topic t, partition 0, offset 6, client_id orders, metric m, is_monotonic True, " in page
+    assert "What to do: run `telemetry-lake replay` to recreate its rows" in page
+    assert "metric_points <span class=soft>1 rows, new since version 0" in page
     assert "metric_points: 1 rows new since version 0, 7 of 8 rules passed" in out
     assert "BROKEN pushes: every push that the job has reached has an outcome" in err
     assert "partition 0, offset 5" in err

@@ -44,6 +44,7 @@ COMMANDS = {
     "dashboard": "serve dashboard pages over a lake",
     "mcp": "answer agents' questions about a lake, by the Model Context Protocol",
     "views": "create the SQL views in Spark, or list them with the questions they answer",
+    "completion": "print a script that lets bash, zsh or fish complete commands, flags and values",
 }
 _JOBS = "kafka_telemetry_lake.jobs"
 

@@ -18,6 +18,7 @@ from kafka_telemetry_lake.jobs.settings.sync import SyncSettings
 from kafka_telemetry_lake.jobs.support.privacy import privacy_of
 from kafka_telemetry_lake.jobs.support.signals import stop_at_signals
 from kafka_telemetry_lake.pipelines.applications.aliases import AliasError, read_aliases
+from kafka_telemetry_lake.pipelines.applications.aliases_topic import read_aliases_topic
 from kafka_telemetry_lake.pipelines.applications.costs import PricesError, read_brokers, read_prices
 from kafka_telemetry_lake.pipelines.events.subscriptions import add_subscription_events
 from kafka_telemetry_lake.pipelines.groups.members import ConsumerGroups, read_groups
@@ -28,6 +29,7 @@ from kafka_telemetry_lake.pipelines.lake.config_history import (
     Unknown,
     all_known,
     check,
+    none_known,
     record,
 )
 from kafka_telemetry_lake.pipelines.query.subscription_views import update_subscription_views
@@ -207,6 +209,10 @@ def _polls(
             brokers = read_brokers(java, servers, options)
             polls.append(Poll(BROKERS, brokers.cluster_id, brokers.rows))
         groups = _groups(settings, servers, java, records) if settings.consumer_groups else None
+        if settings.aliases_topic is not None:
+            read = read_aliases_topic(java, servers, options, settings.aliases_topic)
+            is_unknown = all_known if read.is_complete else none_known
+            aliases = [Poll(CLIENT_ALIASES, settings.cluster_id, read.rows, read.problems, is_unknown=is_unknown)]
     polls += [*aliases, *prices]
     if groups is not None:
         polls += [

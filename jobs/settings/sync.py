@@ -26,6 +26,8 @@ class SyncSettings(JobSettings):
     """what a subscription with an empty list of metrics asks for: none as in Apache Kafka, or all as in WarpStream"""
     aliases_file: Path | None = None
     """YAML or CSV file of aliases: application and owner by client_id or client_instance_id; YAML may have rules"""
+    aliases_topic: str | None = None
+    """compacted topic of client aliases: one JSON object per record with the same keys; a null value ends an alias"""
     prices_file: Path | None = None
     """YAML file of prices, such as conf/prices.yml, for view application_cost"""
     consumer_groups: bool = True
@@ -53,3 +55,5 @@ class SyncSettings(JobSettings):
             raise UsageError(
                 "bootstrap_servers, subscriptions_file: set exactly one of --bootstrap-servers, --subscriptions-file"
             )
+        if self.aliases_topic is not None and (self.aliases_file or self.bootstrap_servers is None):
+            raise UsageError("aliases_topic: requires --bootstrap-servers, and excludes --aliases-file")

@@ -164,6 +164,14 @@ def _each_once(path: Path, aliases: Iterable[_Alias]) -> list[dict[str, Any]]:
     return list(rows.values())
 
 
+def check_alias(content: Any) -> dict[str, Any]:
+    """Check one alias; returns keys and values of table `client_aliases`. Raises ``AliasError``."""
+    try:
+        return _Alias.model_validate(content).model_dump()
+    except ValidationError as error:
+        raise AliasError("; ".join(_problems(error))) from None
+
+
 def _csv(text: str) -> dict[str, Any]:
     """The rows of a CSV file, without empty cells."""
     rows = csv.DictReader(text.splitlines())

@@ -29,6 +29,11 @@ def all_known(_: Row) -> bool:
     return False
 
 
+def none_known(_: Row) -> bool:
+    """For a poll that may lack any entry."""
+    return True
+
+
 @dataclass(frozen=True)
 class ConfigChanges:
     """Differences between a poll and the one before: versions that ended and versions that began, as table rows."""

@@ -15,6 +15,7 @@ from pyspark.sql import SparkSession
 from kafka_telemetry_lake.jobs.settings.base import parse
 from kafka_telemetry_lake.jobs.settings.sync import SyncSettings
 from kafka_telemetry_lake.jobs.sync import sync
+from kafka_telemetry_lake.pipelines.applications.aliases_topic import read_aliases_topic
 from kafka_telemetry_lake.pipelines.doctor.cluster_facts import read_cluster
 from kafka_telemetry_lake.pipelines.query.lake_query import run_query
 from kafka_telemetry_lake.pipelines.runtime.java_machine import java_machine
@@ -255,3 +256,4 @@ def test_partitions_without_a_leader_cost_no_time_and_hide_no_other(
         assert read_cluster(java, servers, {}, [topic]).topics[topic].without_leader == len(gone) == 2
         with pytest.raises(KafkaUnavailableError, match=r"first offsets of spread-\d, spread-\d \(no leader\)"):
             earliest_offsets(java, servers, {}, [topic])
+        assert not read_aliases_topic(java, servers, {}, topic).is_complete

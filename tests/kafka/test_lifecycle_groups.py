@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import ConsumerGroupTopicPartitions, TopicPartition
+from confluent_kafka import ConsumerGroupTopicPartitions, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from pyspark.sql import SparkSession
 
@@ -103,6 +104,26 @@ def test_members_and_offsets_of_groups_that_push_nothing(
     assert sorted((row["group_id"], row["lag_records"]) for row in rows) == [
         (name, before[name][0] - 3) for name in ("classic", "new")
     ]
+
+
+def test_aliases_of_a_topic(cluster: LocalCluster, tmp_path: Path) -> None:
+    cluster.create_topic("aliases", partitions=2, config={"cleanup.policy": "compact"})
+    flags = ["--lake", str(tmp_path), "--bootstrap-servers", cluster.bootstrap_servers, "--no-consumer-groups"]
+    producer = Producer({"bootstrap.servers": cluster.bootstrap_servers, "enable.metrics.push": False})
+
+    def synced_aliases(**aliases: str | None) -> set[tuple[str, str]]:
+        for client_id, application in aliases.items():
+            value = None if application is None else json.dumps({"client_id": client_id, "application": application})
+            producer.produce("aliases", value, client_id)
+        assert producer.flush(30) == 0
+        assert run_command("sync", [*flags, "--aliases-topic", "aliases"]) == 0
+        rows = table(tmp_path, "client_aliases").to_pylist()
+        return {(row["client_id"], row["application"]) for row in rows if row["valid_to"] is None}
+
+    assert synced_aliases(**{f"c{i}": "shop" for i in range(20)}) == {(f"c{i}", "shop") for i in range(20)}
+    assert synced_aliases(c0="bank", **{f"c{i}": None for i in range(2, 20)}) == {("c0", "bank"), ("c1", "shop")}
+    assert run_command("sync", [*flags, "--aliases-topic", "nowhere"]) == 2
+    assert not (tmp_path / "group_states").exists()
 
 
 @pytest.mark.slow

@@ -81,6 +81,7 @@ TRIED: tuple[tuple[str, str], ...] = (
     (r"telemetry-lake export ", "tests/unit/export/test_export_real_prometheus.py"),
     (r"telemetry-lake notify ", "tests/unit/notify/test_findings_notify_sinks.py"),
     (r"telemetry-lake sync .*--subscriptions-file", HERE),
+    (r"telemetry-lake sync .*--aliases-topic", "tests/kafka/test_lifecycle_groups.py::test_aliases_of_a_topic"),
     (
         r"telemetry-lake sync .*--aliases-file",
         "tests/unit/applications/test_application_rules.py::test_sync_keeps_the_history_of_rules",
@@ -112,6 +113,7 @@ TRIED: tuple[tuple[str, str], ...] = (
     (r"databricks ", "no workspace at hand; tests/unit/project/test_bundle.py resolves what the bundle names"),
     (r"kafka-[a-z-]+\.sh ", f"{KAFKA}::test_the_steps_of_the_plugins_install"),
     (r"kafka-acls ", "tests/kafka/test_safety_kafka.py sets rights by the same tool's class"),
+    (r"telemetry-lake completion ", "tests/unit/jobs/test_completion.py"),
     (
         r"(docker|kubectl|systemctl|useradd) ",
         "nothing here to run it; tests/unit/project/test_deploy.py checks the files",

@@ -39,6 +39,7 @@ MISTAKES: list[tuple[str, int, str, float]] = [
     ("query --lake {lake} SELECT * FROM pushes", 2, "put a text with spaces in quotes", 1),
     ("query --lake", 2, "argument --lake: expected one argument", 1),
     ("demo --lake new --files --proxy", 2, "proxy: not together with --files, which starts no broker", 1),
+    ("completion tcsh", 2, "shell: Input should be 'bash', 'zsh' or 'fish'", 1),
     ("dashboard", 2, "lake: required; set --lake or TELEMETRY_LAKE_LAKE", 1),
     ("query --lake {lake} --format xml FROM|pushes", 2, "format: Input should be 'table'", 1),
     ("ingest --lake new --source s3:x", 2, "allowed: files:<folder> or kafka, got 's3:x'", 1),

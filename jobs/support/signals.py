@@ -23,6 +23,7 @@ from typing import Any
 
 STOP_S = 7.0  # supervisors wait ten seconds or more before they kill
 SAY_S = 1.0  # of these for the last line: who reads it may have stopped reading
+ALARM_S = 9.0  # until the system ends the process: on a busy machine the last line and the end take seconds
 SIGNS = (signal.SIGTERM, signal.SIGINT)
 log = logging.getLogger("telemetry-lake")
 
@@ -40,7 +41,7 @@ class _Asked(threading.Event):
 
 
 class _Ears:
-    """Hears both signals until it is closed, and ends the process `STOP_S` after the first one."""
+    """Hears both signals until it is closed, and ends the process `STOP_S` after the first one, or by `ALARM_S`."""
 
     def __init__(self) -> None:
         self.asked = _Asked()
@@ -62,7 +63,7 @@ class _Ears:
         """Let the system end the process, if a library's C code lets no thread of Python run any more."""
         if not self.armed:
             self.armed = True
-            signal.setitimer(signal.ITIMER_REAL, STOP_S)
+            signal.setitimer(signal.ITIMER_REAL, ALARM_S)
 
     def close(self) -> None:
         """Leave the process as it was before."""

@@ -43,16 +43,16 @@ import ctypes, logging, sys, threading, time
 from kafka_telemetry_lake.jobs.support import signals
 from kafka_telemetry_lake.jobs.support.console import log_to_stdout
 
-signals.STOP_S, signals.SAY_S = {stop_s}, {say_s}
+signals.STOP_S, signals.SAY_S, signals.ALARM_S = {stop_s}, {say_s}, {alarm_s}
 log_to_stdout("INFO")
 stop = signals.stop_at_signals("cut off", lambda: print("killed", file=sys.stderr, flush=True))
 print("ready", file=sys.stderr, flush=True)
 """
 
 # The thread that hears the signals ends the process 0.4 s after one. The alarm is left out, so it can't be what did.
-BY_THE_THREAD = BUSY.format(stop_s=1.0, say_s=0.6) + "signals._Ears.arm = lambda _: None\n"
+BY_THE_THREAD = BUSY.format(stop_s=1.0, say_s=0.6, alarm_s=1.0) + "signals._Ears.arm = lambda _: None\n"
 # The alarm comes an hour before that thread, which stands for one that can't run.
-BY_THE_ALARM = BUSY.format(stop_s=1.0, say_s=-3600.0)
+BY_THE_ALARM = BUSY.format(stop_s=1.0, say_s=-3600.0, alarm_s=1.0)
 
 PLACES = {
     "the lock of the event": "with stop._cond: time.sleep(1000)",
@@ -97,6 +97,14 @@ def test_even_if_no_thread_of_python_can_run_after_the_signal() -> None:
     """A call of C that keeps Python's lock: then the system ends the process, by its alarm."""
     holds = "while not stop.is_set(): time.sleep(0.01)\nctypes.PyDLL(None).sleep(1000)"
     assert _ended_in(BY_THE_ALARM + holds) == (-signal.SIGALRM, "")
+
+
+def test_an_end_that_takes_longer_on_a_busy_machine_is_still_one() -> None:
+    """The thread that has begun to end the process isn't cut off after `STOP_S`, which would give no exit code."""
+    slow = BUSY.format(stop_s=1.0, say_s=0.6, alarm_s=signals.ALARM_S) + "kill = signals._ears.kill\n"
+    slow += "signals._ears.kill = lambda: (time.sleep(1.5), kill())\ntime.sleep(1000)"
+    assert _ended_in(slow) == (0, "killed\n")
+    assert signals.STOP_S + 1.5 <= signals.ALARM_S < 10
 
 
 def _ended_in(program: str) -> tuple[int, str]:

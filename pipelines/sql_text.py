@@ -1,7 +1,7 @@
 """Texts in SQL: literals of Spark's dialect, and markers such as `:name` with the values that take their place.
 
-Files of `sql/` have markers where the rules of the findings or what is known about libraries come in. What the SQL is
-about, and no SQL itself, is YAML beside it.
+Files of `sql/` have markers where the rules of the findings or what is known about libraries come in. Where
+many short statements have names and meanings, such as rules, they are entries of YAML beside the others.
 """
 
 from __future__ import annotations
@@ -13,7 +13,8 @@ from typing import Any
 
 import yaml
 
-YAML_LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # libyaml's is ten times as fast
+from kafka_telemetry_lake.udfs.rows import YAML_LOADER
+
 MARKER = re.compile(r"(?<![:?\w]):([a-z][a-z0-9_]*)")
 
 

@@ -254,7 +254,7 @@ def _tested() -> Iterator[tuple[str, ...]]:
 
 def _columns() -> Iterator[tuple[str, ...]]:
     known = measures()
-    for name, meaning in measures().given.items():
+    for name, meaning in known.given.items():
         yield f"`{name}`", meaning, ""
     for name, measure in known.measures.items():
         yield f"`{name}`", measure.meaning, ", ".join(f"`{metric}`" for metric in measure.metrics)

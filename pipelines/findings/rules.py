@@ -30,8 +30,9 @@ from kafka_telemetry_lake.pipelines.findings.model import (
 )
 from kafka_telemetry_lake.pipelines.libraries.views import library_hours
 from kafka_telemetry_lake.pipelines.runtime.field_problems import field_problems
-from kafka_telemetry_lake.pipelines.sql_text import MARKER, YAML_LOADER
+from kafka_telemetry_lake.pipelines.sql_text import MARKER
 from kafka_telemetry_lake.udfs.errors import TelemetryLakeError
+from kafka_telemetry_lake.udfs.rows import YAML_LOADER
 
 _FOLDER = "kafka_telemetry_lake.sql"
 _RELEASE = re.compile(r"(?<![0-9.])[0-9]+[.][0-9]+(?:[.][0-9]+)?(?![0-9.]*[0-9%])(?! (?:ms|s|%|MB|kB)\b)")

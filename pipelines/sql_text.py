@@ -11,9 +11,7 @@ from collections.abc import Mapping
 from importlib.resources import files
 from typing import Any
 
-import yaml
-
-from kafka_telemetry_lake.udfs.rows import YAML_LOADER
+from kafka_telemetry_lake.udfs.yaml_text import from_yaml
 
 MARKER = re.compile(r"(?<![:?\w]):([a-z][a-z0-9_]*)")
 
@@ -32,7 +30,7 @@ def filled(sql: str, values: Mapping[str, str]) -> str:
 
 def sql_yaml(folder: str, name: str) -> Any:
     """The content of a YAML file below `sql/`."""
-    return yaml.load((files("kafka_telemetry_lake.sql") / folder / name).read_text("utf-8"), YAML_LOADER)  # a safe one
+    return from_yaml((files("kafka_telemetry_lake.sql") / folder / name).read_text("utf-8"))
 
 
 def sql_file(folder: str, name: str) -> str:

@@ -11,7 +11,8 @@ from importlib.resources import files
 from typing import Any
 
 import pyarrow as pa
-import yaml
+
+from kafka_telemetry_lake.udfs.yaml_text import from_yaml
 
 TIMESTAMP = pa.timestamp("us", "UTC")
 TEXT_LIST = pa.list_(pa.string())
@@ -36,7 +37,6 @@ _TYPES = {
     "map<string, bigint>": pa.map_(pa.string(), pa.int64()),
     "map<double, double>": pa.map_(pa.float64(), pa.float64()),
 }
-YAML_LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # libyaml's is ten times as fast
 
 
 def column(name: str, kind: pa.DataType, meaning: str) -> pa.Field:
@@ -55,7 +55,7 @@ def definition(name: str) -> dict[str, Any]:
 def _definitions() -> dict[str, Any]:
     folder = files("kafka_telemetry_lake.udfs") / "tables"
     texts = (file.read_text("utf-8") for file in folder.iterdir() if file.name.endswith(".yml"))
-    return {name: table for text in texts for name, table in yaml.load(text, YAML_LOADER).items()}  # a safe loader
+    return {name: table for text in texts for name, table in from_yaml(text).items()}
 
 
 def columns(name: str) -> list[pa.Field]:

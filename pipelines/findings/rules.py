@@ -32,7 +32,7 @@ from kafka_telemetry_lake.pipelines.libraries.views import library_hours
 from kafka_telemetry_lake.pipelines.runtime.field_problems import field_problems
 from kafka_telemetry_lake.pipelines.sql_text import MARKER
 from kafka_telemetry_lake.udfs.errors import TelemetryLakeError
-from kafka_telemetry_lake.udfs.rows import YAML_LOADER
+from kafka_telemetry_lake.udfs.yaml_text import from_yaml
 
 _FOLDER = "kafka_telemetry_lake.sql"
 _RELEASE = re.compile(r"(?<![0-9.])[0-9]+[.][0-9]+(?:[.][0-9]+)?(?![0-9.]*[0-9%])(?! (?:ms|s|%|MB|kB)\b)")
@@ -85,7 +85,7 @@ _ModelT = TypeVar("_ModelT", bound=BaseModel)
 
 def _parsed(file: str, text: str, model: type[_ModelT]) -> _ModelT:
     try:
-        return model.model_validate(yaml.load(text, YAML_LOADER))  # a safe loader
+        return model.model_validate(from_yaml(text))
     except yaml.YAMLError as error:
         raise RuleError(f"{file}: not YAML: {' '.join(str(error).split())}") from None
     except ValidationError as error:

@@ -14,7 +14,7 @@ from kafka_telemetry_lake.pipelines.lake.lake import Lake
 from kafka_telemetry_lake.pipelines.lake.stored_pushes import IDENTITY, same_push
 from kafka_telemetry_lake.pipelines.lake.transactions import append
 from kafka_telemetry_lake.pipelines.lifecycle.stored_rows import unstored_events
-from kafka_telemetry_lake.pipelines.query.views import needed
+from kafka_telemetry_lake.pipelines.query.views import create_views, needed
 from kafka_telemetry_lake.pipelines.subscriptions.client_matches import update_client_matches
 from kafka_telemetry_lake.pipelines.tables.catalog import CATALOG
 from kafka_telemetry_lake.pipelines.tables.operator import CLIENT_EVENTS, PUSH_OUTCOMES, PUSHES
@@ -75,7 +75,6 @@ def _events(lake: str, pushes: pa.Table) -> pa.Table:
                 continue
             rows = DeltaTable(uri).to_pyarrow_dataset()
             connection.register(name, rows.filter(since) if name in (PUSHES.name, PUSH_OUTCOMES.name) else rows)
-        for view in views:
-            connection.execute(f'CREATE TEMP VIEW "{view.name}" AS {view.duckdb}')
+        create_views(connection, [VIEW], views)
         sql = f"SELECT {columns} FROM {VIEW} SEMI JOIN new_pushes ON {same_push('new_pushes', VIEW)} ORDER BY ALL"
         return connection.sql(sql).to_arrow_table().cast(CLIENT_EVENTS.schema)

@@ -34,7 +34,7 @@ from kafka_telemetry_lake.pipelines.query.plain_values import as_arrow_holds
 from kafka_telemetry_lake.pipelines.query.query_errors import QueryError, explained, one_line
 from kafka_telemetry_lake.pipelines.query.subscription_views import BELOW, subscription_views
 from kafka_telemetry_lake.pipelines.query.summed_levels import summed_levels
-from kafka_telemetry_lake.pipelines.query.views import needed, view_names
+from kafka_telemetry_lake.pipelines.query.views import create_views, needed, view_names
 from kafka_telemetry_lake.pipelines.query.views import views as views_by_name
 from kafka_telemetry_lake.pipelines.tables.catalog import CATALOG, MEANINGS
 from kafka_telemetry_lake.pipelines.tables.operator import METRIC_POINTS, PUSHES
@@ -137,14 +137,15 @@ def _open(
             register_table(connection, name, table, days=days)
     for name in set(below) - set(tables):
         connection.register(name, CATALOG[name].empty_table())
-    selects = {view.name: view.duckdb for view in views} | own
-    for name, select in selects.items():
+    asked = [view.name for view in views if view.name.lower() in named or (own and view.name == BELOW)]
+    create_views(connection, asked, views)
+    for name, select in own.items():
         connection.execute(f'CREATE TEMP VIEW "{name}" AS {select}')
-    for name, asked in needed_days(connection, sql, large).items() if large else ():
-        register_table(connection, name, opened[name][0], days=asked)
+    for name, read in needed_days(connection, sql, large).items() if large else ():
+        register_table(connection, name, opened[name][0], days=read)
     if MOMENTS in named and MOMENTS not in tables:
         connection.register(MOMENTS, moments_table(lake))
-    return list(dict.fromkeys([*existing, *below, *selects]))
+    return list(dict.fromkeys([*existing, *below, *asked, *own]))
 
 
 def _at_newest(
@@ -186,8 +187,8 @@ def view_columns() -> dict[str, list[str]]:
     with duckdb.connect() as connection:
         for name, schema in CATALOG.items():
             connection.register(name, schema.empty_table())
-        for view in views_by_name().values():
-            connection.execute(f'CREATE TEMP VIEW "{view.name}" AS {view.duckdb}')
+        views = views_by_name()
+        create_views(connection, views, views.values())
         return {name: connection.table(f'"{name}"').columns for name in sorted(views_by_name())}
 
 

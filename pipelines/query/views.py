@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from graphlib import TopologicalSorter
 from importlib.resources import files
 
+import duckdb
 import sqlglot
 from sqlglot import exp
 
@@ -97,6 +98,27 @@ def needed(names: Iterable[str], overrides: Overrides = (), closing: bool = Fals
             waiting |= found[name].reads
     order = TopologicalSorter({name: view.reads & texts.keys() for name, view in found.items()}).static_order()
     return [found[name] for name in order], sorted(tables)
+
+
+def create_views(connection: duckdb.DuckDBPyConnection, names: Iterable[str], among: Iterable[View]) -> None:
+    """Create temporary views in DuckDB, each with those that it reads as expressions of its own statement.
+
+    DuckDB binds a view when it is created and wherever it is read, so a view of each would be bound many times.
+
+    Args:
+        names: the views to create.
+        among: these and all that they read, in order of creation (``needed``).
+    """
+    known = {view.name: view for view in among}
+    for name in names:
+        below, waiting = set[str](), [name]
+        while waiting:
+            found = known[waiting.pop()].reads & known.keys() - below
+            below |= found
+            waiting += found
+        parts = ", ".join(f'"{each}" AS NOT MATERIALIZED ({known[each].duckdb})' for each in known if each in below)
+        with_them = f"WITH {parts} " if parts else ""
+        connection.execute(f'CREATE TEMP VIEW "{name}" AS {with_them}SELECT * FROM ({known[name].duckdb})')
 
 
 @functools.lru_cache(maxsize=4)

@@ -18,7 +18,7 @@ from kafka_telemetry_lake.pipelines.findings.model import Overrides
 from kafka_telemetry_lake.pipelines.lake.follower import Follower, Gap, Position
 from kafka_telemetry_lake.pipelines.query.duckdb_engine import connect
 from kafka_telemetry_lake.pipelines.query.duckdb_tables import Times, register_table
-from kafka_telemetry_lake.pipelines.query.views import needed
+from kafka_telemetry_lake.pipelines.query.views import create_views, needed
 from kafka_telemetry_lake.pipelines.sql_text import sql_file
 from kafka_telemetry_lake.pipelines.tables.catalog import CATALOG
 from kafka_telemetry_lake.pipelines.tables.findings import FINDING_CHANGES
@@ -151,8 +151,7 @@ class LakeHours:
             judged = closing_of is not None and "client_id" in CATALOG[name].names
             where = OF_CLOSING if judged else "TRUE"
             connection.execute(f'CREATE TEMP VIEW "{name}" AS SELECT * FROM "{ALL}{name}" AS t WHERE {where}')
-        for view in views:
-            connection.execute(f'CREATE TEMP VIEW "{view.name}" AS {view.duckdb}')
+        create_views(connection, ("findings", "clients"), views)
 
     def _register(self, connection: duckdb.DuckDBPyConnection, name: str, begin: datetime, end: datetime) -> None:
         times = None

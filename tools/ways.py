@@ -108,7 +108,7 @@ pipelines.findings.rules:overridden_rules -> pipelines.findings.model:Overridden
 pipelines.findings.views:finding_values -> pipelines.findings.views:of_rule
 pipelines.findings.views:of_rule -> pipelines.findings.model:Rule.condition_sql = SQL of the condition
 pipelines.query.views:_texts -> pipelines.sql_text:filled = the text of view findings
-pipelines.findings.evaluation.lake_hours:LakeHours._open -> pipelines.query.views:create_views = it and those below, in one statement
+pipelines.findings.evaluation.lake_hours:LakeHours._open -> pipelines.query.views:create_views
 pipelines.query.views:create_views -> pipelines.query.views:View.duckdb = for DuckDB
 pipelines.findings.evaluation.evaluator:Evaluator._step -> pipelines.findings.evaluation.lake_hours:Hours.found = rows
 pipelines.findings.evaluation.evaluator:Evaluator._step -> udfs.findings.states:advance = changes of states

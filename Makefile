@@ -89,6 +89,7 @@ test-receiver: install ## JUnit tests of the receivers
 test-slow: archive ## slow tests, several lanes at a time: those with brokers mostly wait
 	$(BIN)/python -m tools.slow_tests --all
 	$(MAKE) --output-sync=target -j4 --keep-going $(SLOW_LANES)
+	$(BIN)/python -m tools.slow_tests --passed
 
 test-slow-ci: archive ## slow tests of what was changed, and an eighth of the others in turn (tools/slow_tests.py)
 	$(BIN)/python -m tools.slow_tests

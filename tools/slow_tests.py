@@ -2,6 +2,7 @@
 
     python -m tools.slow_tests          what CI runs: `make test-slow-ci`
     python -m tools.slow_tests --all    each of them: `make test-slow`
+    python -m tools.slow_tests --passed note that all have passed at this commit, as `make test-slow` ends
 
 It prints each chosen file with the reason, and writes a file of paths for each lane into `.slow`, which
 `pytest @.slow/LANE` reads. A test file is touched if one of its slow tests uses a top-level name that the change
@@ -9,7 +10,7 @@ defines otherwise (`tools/code_links.py`), or a name whose strings have the name
 Files that build or configure the tests touch all.
 
 What the change is compared with: the commit in the environment's CI_BASE; else where it left origin/main; else the
-last commit that is a day older than HEAD. The turn of the eighths is CI_RUN, the number of the run, with which all
+commit in `tests/slow_passed`, at which all slow tests passed; else the last commit that is a day older than HEAD. The turn of the eighths is CI_RUN, the number of the run, with which all
 have their turn in eight runs; else the number of commits, with which each eighth has its turn once in eight commits.
 """
 
@@ -30,6 +31,7 @@ from tools.code_links import PREFIX, Links, Module, Name, module_of, strings
 
 CODE = ("udfs/", "pipelines/", "sandbox/", "jobs/", "dashboards/", "benchmarks/", "tests/", "tools/")
 BUILD = re.compile(r"pyproject\.toml|.*\.lock|Makefile|tools/(install\.py|check-machine)|tests/conftest\.py|\.ci/.*")
+PASSED = Path("tests/slow_passed")
 EIGHTHS = 8
 LANES = ("property", "kafka", "kafka-2", "receiver", "spark", "spark-2", "dashboard", "unit", "unit-2")
 # Its fast tests run with more examples among the slow ones.
@@ -198,6 +200,9 @@ def base() -> tuple[str, str]:
     head = git("rev-parse", "HEAD").strip()
     if (commit := git("merge-base", "HEAD", "origin/main").strip()) and commit != head:
         return commit, "origin/main"
+    passed = PASSED.read_text("utf-8").strip() if PASSED.is_file() else ""
+    if passed and git("merge-base", passed, "HEAD").strip() == passed:
+        return passed, f"{PASSED}: all slow tests passed"
     day = int(git("log", "-1", "--format=%ct") or 0) - 86400
     return git("rev-list", "-1", f"--before={day}", "HEAD").strip(), "the last commit that is a day older"
 
@@ -211,8 +216,20 @@ def change_since(commit: str) -> Change:
     return Change.of({path: text for path, text in before.items() if text}, after)
 
 
+def note_passed() -> int:
+    """Write `tests/slow_passed`, to be committed: the commit whose files are those that were tested."""
+    if git("status", "--porcelain").strip():
+        print(f"{PASSED} is left as it is: not all files are those of a commit")
+    else:
+        PASSED.write_text(git("rev-parse", "HEAD"), "utf-8")
+        print(f"{PASSED} names this commit now: commit it, and CI compares with it")
+    return 0
+
+
 def main(argv: list[str]) -> int:
     """Print the choice and write the lanes' files."""
+    if "--passed" in argv:
+        return note_passed()
     tracked = git("ls-files", "--cached", "--others", "--exclude-standard").split("\n")
     paths = [path for path in tracked if Path(path).is_file()]
     choice = Choice(

@@ -182,8 +182,17 @@ def test_what_is_compared_with(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     slow_tests.git("init", "-q")
     old = commit(0)
     assert slow_tests.base() == ("", "the last commit that is a day older")
-    new = [commit(hours) for hours in (30, 40)]
-    assert slow_tests.base() == (old, "the last commit that is a day older")
+    new = [commit(30)]
+    (tmp_path / "tests").mkdir()
+    assert slow_tests.note_passed() == 0
+    assert slow_tests.PASSED.read_text() == new[0] + "\n"
+    assert slow_tests.note_passed() == 0, "files are other than those of the commit"
+    new.append(commit(40))
+    assert slow_tests.PASSED.read_text() == new[0] + "\n"
+    assert slow_tests.base() == (new[0], "tests/slow_passed: all slow tests passed")
+    slow_tests.PASSED.write_text(new[0][::-1])
+    assert slow_tests.base() == (old, "the last commit that is a day older"), "that commit isn't here"
+    slow_tests.PASSED.unlink()
     slow_tests.git("update-ref", "refs/remotes/origin/main", new[0])
     assert slow_tests.base() == (new[0], "origin/main")
     monkeypatch.setenv("CI_BASE", old[:10])

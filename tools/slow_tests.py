@@ -10,8 +10,9 @@ defines otherwise (`tools/code_links.py`), or a name whose strings have the name
 Files that build or configure the tests touch all.
 
 What the change is compared with: the commit in the environment's CI_BASE; else where it left origin/main; else the
-commit in `tests/slow_passed`, at which all slow tests passed; else the last commit that is a day older than HEAD. The turn of the eighths is CI_RUN, the number of the run, with which all
-have their turn in eight runs; else the number of commits, with which each eighth has its turn once in eight commits.
+commit in `tests/slow_passed`, at which all slow tests passed; else the last commit that is a day older than HEAD.
+The turn of the eighths is CI_RUN, the number of the run, with which all have their turn in eight runs; else the number
+of commits, with which each eighth has its turn once in eight commits.
 """
 
 from __future__ import annotations

@@ -37,7 +37,7 @@ ENDS = tuple(BEGIN + timedelta(seconds=second) for second in (21, 25, 32))  # of
 REDELIVERED = 1_000_000  # added to the offset of a push that landed twice
 TOTALS = "min(time) AS time, count(*) AS points, round(sum(delta), 6) AS delta, round(sum(value), 3) AS value"
 QUESTIONS = {
-    **{f"rows of {name}": f"SELECT count(*) AS rows FROM {name}" for name in CATALOG},
+    "rows": " UNION ALL ".join(f"SELECT '{name}', count(*) FROM {name}" for name in CATALOG) + " ORDER BY ALL",
     "totals": f"SELECT metric, kind, temporality, delta_status, {TOTALS} FROM metric_points GROUP BY ALL ORDER BY ALL",
     "payloads": 'SELECT partition, "offset", md5(payload) AS payload FROM pushes ORDER BY ALL',
     "outcomes": "SELECT outcome, count(*), sum(points) FROM push_outcomes GROUP BY ALL ORDER BY ALL",

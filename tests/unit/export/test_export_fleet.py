@@ -60,9 +60,10 @@ def hostile_lake(folder: Path) -> str:
     return make_lake(folder, *rows, clients=[client(f"i{n}", client_id=row["client_id"]) for n, row in enumerate(rows)])
 
 
-@pytest.fixture
-def lake(tmp_path: Path) -> str:
-    made = make_lake(tmp_path, *EVERY)
+@pytest.fixture(scope="module")
+def lake(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """A lake to which no test adds anything but a note of what is exported."""
+    made = make_lake(tmp_path_factory.mktemp("fleet"), *EVERY)
     found = change("orders", severity="error", owner="shop"), change("bills", severity="info", owner=None)
     put(made, FINDING_CHANGES, [*found, change("gone"), change("gone", "resolved", 5)])
     put(made, CLIENT_CHANGES, [client("gone", state="terminated"), client("old", "3.9.0", state="silent")])

@@ -63,7 +63,11 @@ def hostile_lake(folder: Path) -> str:
 @pytest.fixture(scope="module")
 def lake(tmp_path_factory: pytest.TempPathFactory) -> str:
     """A lake to which no test adds anything but a note of what is exported."""
-    made = make_lake(tmp_path_factory.mktemp("fleet"), *EVERY)
+    times = (
+        point("a", "consumer.coordinator.rebalance.latency.total", delta=1500),
+        point("a", "producer.record.queue.time.max", value=250),
+    )
+    made = make_lake(tmp_path_factory.mktemp("fleet"), *EVERY, *times)
     found = change("orders", severity="error", owner="shop"), change("bills", severity="info", owner=None)
     put(made, FINDING_CHANGES, [*found, change("gone"), change("gone", "resolved", 5)])
     put(made, CLIENT_CHANGES, [client("gone", state="terminated"), client("old", "3.9.0", state="silent")])
@@ -77,8 +81,16 @@ def lake(tmp_path_factory: pytest.TempPathFactory) -> str:
     return made
 
 
-def test_states_are_counted_as_the_views_have_them(lake: str) -> None:
+@pytest.fixture
+def without_states(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Views are not asked, which takes longer than all else."""
+    monkeypatch.setattr(module, "states", lambda *_: [])
+
+
+def test_states_are_counted_as_the_views_have_them_and_units_are_base_units(lake: str) -> None:
     found = fleet_of(lake)
+    assert list(samples(found, "client_rebalance_seconds_total").values()) == [1.5]
+    assert list(samples(found, "client_queue_time_max_seconds").values()) == [0.25]
     assert samples(found, "clients") == {
         (("cluster_id", "c"), ("state", "active")): 4, (("cluster_id", "c"), ("state", "silent")): 1,
         (("cluster_id", "c"), ("state", "terminated")): 1,
@@ -115,16 +127,6 @@ def test_the_rest_of_a_gauge_has_its_sum_or_its_greatest_value() -> None:
     assert _first(summed, ["cluster_id", "client_id"], long, 2) == [({"cluster_id": "c", "client_id": "x" * 256}, 3.0)]
 
 
-def test_units_are_base_units(tmp_path: Path) -> None:
-    rows = [
-        point("a", "consumer.coordinator.rebalance.latency.total", delta=1500),
-        point("a", "producer.record.queue.time.max", value=250),
-    ]
-    found = fleet_of(make_lake(tmp_path, *rows))
-    assert list(samples(found, "client_rebalance_seconds_total").values()) == [1.5]
-    assert list(samples(found, "client_queue_time_max_seconds").values()) == [0.25]
-
-
 def test_hostile_label_values_are_read_back_in_both_formats_and_a_client_named_other_is_not_the_rest(
     tmp_path: Path,
 ) -> None:
@@ -153,6 +155,7 @@ def test_promtool_finds_nothing_wrong_with_names_and_format(lake: str, tmp_path:
         assert (done.returncode, done.stdout + done.stderr) == (0, "")
 
 
+@pytest.mark.usefixtures("without_states")
 def test_a_lake_that_cannot_be_read_leaves_the_figures_and_counts_the_failure(
     lake: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -187,6 +190,7 @@ def test_views_are_asked_again_after_a_multiple_of_what_they_took(
     assert len(calls) == asked
 
 
+@pytest.mark.usefixtures("without_states")
 def test_what_a_refresh_gives_is_rendered_once_for_each_form(lake: str, monkeypatch: pytest.MonkeyPatch) -> None:
     found = fleet_of(lake)
     calls: list[int] = []

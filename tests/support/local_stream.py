@@ -5,8 +5,11 @@ from __future__ import annotations
 import shutil
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
+from copy import deepcopy
 from datetime import UTC, datetime, timedelta
+from functools import cache
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
@@ -23,6 +26,7 @@ from kafka_telemetry_lake.pipelines.state.manifest import StateFolder
 from kafka_telemetry_lake.pipelines.tables.operator import OPERATOR_TABLES, PUSHES, TABLES
 from kafka_telemetry_lake.pipelines.tables.table import LANDED_DATE
 from tests.support.landed import landed
+from tests.support.ledger import Fleet
 
 SHARDS = 2
 
@@ -97,3 +101,22 @@ class LocalStream:
         """As the job takes one, after a batch."""
         at = datetime(2026, 11, 21, tzinfo=UTC) + timedelta(hours=self.batch_id)
         self.state.snapshots.take(at, self.state.before(self.batch_id), str(self.lake))
+
+
+@cache
+def _made(clients: int, pushes: tuple[int, ...]) -> tuple[TemporaryDirectory[str], LocalStream, Fleet]:
+    folder = TemporaryDirectory(ignore_cleanup_errors=True)
+    stream, fleet = LocalStream(Path(folder.name)), Fleet(clients=clients)
+    for number in pushes:
+        stream.batch(fleet.round(number))
+    return folder, stream, fleet
+
+
+def stream_of(folder: Path, clients: int, batches: int | tuple[int, ...]) -> tuple[LocalStream, Fleet]:
+    """A copy of a fleet's lake, and the fleet, which goes on.
+
+    Args:
+        batches: how many pushes each client has in each; a number: so many batches of two pushes.
+    """
+    _, stream, fleet = _made(clients, (2,) * batches if isinstance(batches, int) else batches)
+    return stream.copied(folder), deepcopy(fleet)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +25,7 @@ from tests.support.expired_logs import expire_logs
 from tests.support.lake_tables import rollup_sums, table
 from tests.support.ledger import Fleet
 from tests.support.ledger_check import check
-from tests.support.local_stream import LocalStream, run_tasks
+from tests.support.local_stream import LocalStream, run_tasks, stream_of
 
 pytestmark = pytest.mark.lake
 
@@ -59,14 +58,6 @@ def test_each_table_is_swapped_in_one_commit_of_the_generations_own_id(tmp_path:
     assert rows_of(stream.lake) == rows
 
 
-@pytest.fixture(scope="module")
-def two_rounds(tmp_path_factory: pytest.TempPathFactory) -> tuple[LocalStream, Fleet]:
-    stream, fleet = LocalStream(tmp_path_factory.mktemp("made")), Fleet(clients=4)
-    for _ in range(2):
-        stream.batch(fleet.round())
-    return stream, fleet
-
-
 @pytest.mark.parametrize(
     "cut_at",
     [
@@ -75,9 +66,9 @@ def two_rounds(tmp_path_factory: pytest.TempPathFactory) -> tuple[LocalStream, F
     ],
 )
 def test_cut_off_in_the_swap_it_goes_forward_from_there(
-    tmp_path: Path, two_rounds: tuple[LocalStream, Fleet], monkeypatch: pytest.MonkeyPatch, cut_at: int
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cut_at: int
 ) -> None:
-    stream, fleet = two_rounds[0].copied(tmp_path), deepcopy(two_rounds[1])
+    stream, fleet = stream_of(tmp_path, 4, 2)
     commit = TableLog.replace
 
     def cut(log: TableLog, *others: Any) -> bool:
@@ -97,9 +88,7 @@ def test_cut_off_in_the_swap_it_goes_forward_from_there(
 
 
 def test_cut_off_before_the_swap_nothing_has_changed(tmp_path: Path) -> None:
-    stream, fleet = LocalStream(tmp_path), Fleet(clients=4)
-    for _ in range(3):
-        stream.batch(fleet.round())
+    stream, fleet = stream_of(tmp_path, 4, 2)
 
     calls = []
 
@@ -229,9 +218,7 @@ def test_a_lake_without_state_has_nothing_to_replay(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_state_swept_by_the_next_batch_keeps_the_replayed(tmp_path: Path) -> None:
-    stream, fleet = LocalStream(tmp_path), Fleet(clients=4)
-    for _ in range(5):
-        stream.batch(fleet.round())
+    stream, _ = stream_of(tmp_path, 4, 5)
     run(stream)
     named = {name for names in StateFolder(stream.state.uri, None, 1).before(5).states.values() for name in names}
     assert named <= {path.name for path in (stream.checkpoints / "points-state").glob("*.state")}

@@ -32,7 +32,7 @@ from tests.support.lake_tables import table
 from tests.support.landing_records import record
 from tests.support.ledger import Fleet
 from tests.support.ledger_check import check
-from tests.support.local_stream import LocalStream, run_tasks
+from tests.support.local_stream import LocalStream, run_tasks, stream_of
 
 pytestmark = pytest.mark.lake
 
@@ -56,9 +56,7 @@ def files(stream: LocalStream, name: str) -> list[dict[str, Any]]:
 
 @pytest.mark.slow
 def test_small_files_of_past_days_become_one_and_the_rows_stay(tmp_path: Path) -> None:
-    stream, fleet = LocalStream(tmp_path), Fleet()
-    for _ in range(6):
-        stream.batch(fleet.round())
+    stream, fleet = stream_of(tmp_path, 20, 6)
     before = table(stream.lake, "pushes").sort_by([(name, "ascending") for name in BY_CLIENT])
     done = maintain(stream)
     assert done["pushes"].compacted_files == 6
@@ -79,9 +77,7 @@ def test_small_files_of_past_days_become_one_and_the_rows_stay(tmp_path: Path) -
 
 
 def test_retention_drops_whole_days_of_the_named_tables_only(tmp_path: Path) -> None:
-    stream, fleet = LocalStream(tmp_path), Fleet(clients=3)
-    stream.batch(fleet.round(pushes=ALL_EVENING))
-    stream.batch(fleet.round(pushes=5))
+    stream, fleet = stream_of(tmp_path, 3, (ALL_EVENING, 5))
     outcomes = table(stream.lake, "push_outcomes").num_rows
     done = maintain(stream, pushes=1, metric_points=2)
     assert done["pushes"].dropped_days == ("2026-11-20",)
@@ -130,9 +126,7 @@ def test_days_with_as_many_outcomes_as_pushes_are_not_read(tmp_path: Path, monke
 
 
 def test_a_replay_from_the_beginning_is_refused_once_pushes_were_dropped(tmp_path: Path) -> None:
-    stream, fleet = LocalStream(tmp_path), Fleet(clients=3)
-    stream.batch(fleet.round(pushes=ALL_EVENING))
-    stream.batch(fleet.round(pushes=5))
+    stream, _ = stream_of(tmp_path, 3, (ALL_EVENING, 5))
     maintain(stream, pushes=1, metric_points=1, push_outcomes=1, quarantine=1)
     with pytest.raises(ReplayError, match="before 2026-11-21"):
         replay(str(stream.lake), str(stream.checkpoints), None, DEFAULT_LIMITS, 1, run_tasks)
@@ -150,9 +144,7 @@ def test_a_snapshot_whose_later_pushes_are_dropped_goes_with_them(tmp_path: Path
 
 
 def test_files_that_a_snapshot_needs_survive_vacuum_without_a_log(tmp_path: Path) -> None:
-    stream, fleet = LocalStream(tmp_path), Fleet(clients=3)
-    for _ in range(3):
-        stream.batch(fleet.round())
+    stream, fleet = stream_of(tmp_path, 3, 3)
     stream.snapshot()
     (snapshot,) = Snapshots(str(stream.checkpoints)).all()
     rows = snapshot.dataset(Lake(str(stream.lake)), PUSH_OUTCOMES).count_rows()
@@ -173,12 +165,10 @@ def test_files_that_a_snapshot_needs_survive_vacuum_without_a_log(tmp_path: Path
 
 
 def test_files_of_the_last_hours_survive_vacuum(tmp_path: Path) -> None:
-    stream, fleet = LocalStream(tmp_path), Fleet(clients=3)
-    for _ in range(6):
-        stream.batch(fleet.round())
+    stream, _ = stream_of(tmp_path, 3, 8)
     assert {each.compacted_files for each in maintain(stream, today=EVENING).values()} == {0}, "today is left alone"
     done = maintain(stream, hours=1)["metric_points"]
-    assert (done.compacted_files, done.vacuumed_files) == (12, 0)  # of two shards
+    assert (done.compacted_files, done.vacuumed_files) == (16, 0)  # of two shards
 
 
 def land_zeros(stream: LocalStream, files: int, pushes: int, size: int) -> None:
@@ -218,9 +208,7 @@ def test_pushes_of_more_than_two_gib_are_compacted_in_bounded_memory(
 def test_a_table_that_fails_does_not_stop_the_others(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    stream, fleet = LocalStream(tmp_path), Fleet()
-    for _ in range(6):
-        stream.batch(fleet.round())
+    stream, _ = stream_of(tmp_path, 20, 6)
 
     def fails(table: Table, *rest: Any) -> Any:
         if table is PUSHES:
@@ -238,9 +226,7 @@ def test_a_table_that_fails_does_not_stop_the_others(
 def test_outcomes_stay_where_the_retention_of_their_pushes_fails(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    stream, fleet = LocalStream(tmp_path), Fleet(clients=3)
-    stream.batch(fleet.round(pushes=ALL_EVENING))
-    stream.batch(fleet.round(pushes=5))
+    stream, _ = stream_of(tmp_path, 3, (ALL_EVENING, 5))
     monkeypatch.setattr(Maintenance, "_drop_snapshots_that_need", lambda *_: 1 / 0)
     done = maintain(stream, pushes=1, push_outcomes=1, metric_points=1)
     assert done["pushes"].problems == ("retention: ZeroDivisionError: division by zero",)
@@ -252,9 +238,7 @@ def test_outcomes_stay_where_the_retention_of_their_pushes_fails(
 def test_a_killed_day_of_pushes_goes_on_after_the_files_that_were_committed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    stream, fleet = LocalStream(tmp_path), Fleet(clients=3)
-    for _ in range(8):
-        stream.batch(fleet.round())
+    stream, fleet = stream_of(tmp_path, 3, 8)
     sizes = pa.table(DeltaTable(str(stream.lake / "pushes")).get_add_actions())["size_bytes"].to_pylist()
     target = 2 * max(sizes) + 1  # two or three files make one
     settings = MaintenanceSettings({}, target, 168, 7)

@@ -11,9 +11,8 @@ from deltalake import DeltaTable
 from kafka_telemetry_lake.pipelines.lake.delta_log import TableLog
 from kafka_telemetry_lake.pipelines.tables.operator import METRIC_POINTS
 from kafka_telemetry_lake.pipelines.upkeep.maintenance import Maintenance, MaintenanceSettings
-from tests.support.ledger import Fleet
 from tests.support.ledger_check import check
-from tests.support.local_stream import LocalStream
+from tests.support.local_stream import LocalStream, stream_of
 
 DAYS_LATER = (date(2026, 11, 21), date(2026, 11, 25), date(2027, 3, 1))
 
@@ -27,9 +26,7 @@ def upkeep(stream: LocalStream, today: date) -> None:
 
 @pytest.mark.slow
 def test_inputs_of_a_batch_that_was_cut_off_outlast_upkeep_without_the_job(tmp_path: Path) -> None:
-    stream, fleet = LocalStream(tmp_path), Fleet()
-    for _ in range(6):
-        stream.batch(fleet.round())
+    stream, fleet = stream_of(tmp_path, 20, 6)
     before = set(stream.paths())
     for _ in range(6):
         stream.land(fleet.round())

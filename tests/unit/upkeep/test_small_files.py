@@ -39,7 +39,7 @@ from kafka_telemetry_lake.udfs.rows import TEXT_MAP, TIMESTAMP
 from tests.support.lake_tables import table
 from tests.support.ledger import Fleet
 from tests.support.ledger_check import check
-from tests.support.local_stream import LocalStream, run_tasks
+from tests.support.local_stream import LocalStream, run_tasks, stream_of
 from tests.unit.replay.test_replay import rows_of
 
 pytestmark = pytest.mark.lake
@@ -112,9 +112,7 @@ def test_a_day_of_a_fast_job_has_hundreds_of_files(size: int, again: float) -> N
 
 
 def test_a_merged_file_has_large_row_groups_whose_texts_are_dictionaries(tmp_path: Path) -> None:
-    stream, fleet = LocalStream(tmp_path), Fleet(clients=5)
-    for _ in range(4):
-        stream.batch(fleet.round())
+    stream, _ = stream_of(tmp_path, 5, 4)
     before = table(stream.lake, "metric_points")
     file = merged(METRIC_POINTS, Lake(str(stream.lake)), files(stream, "metric_points"))
     stored = pq.ParquetFile(stream.lake / "metric_points" / file.path)
@@ -130,9 +128,7 @@ def test_a_merged_file_has_large_row_groups_whose_texts_are_dictionaries(tmp_pat
 
 
 def test_a_merged_file_of_many_row_groups_is_merged_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    stream, fleet = LocalStream(tmp_path), Fleet(clients=5)
-    for _ in range(2):
-        stream.batch(fleet.round())
+    stream, _ = stream_of(tmp_path, 5, 4)
     monkeypatch.setattr(merging, "ROWS_PER_GROUP", 40)
     once = merged(METRIC_POINTS, Lake(str(stream.lake)), files(stream, "metric_points"))
     monkeypatch.undo()
@@ -190,9 +186,7 @@ def test_the_rows_stay_and_the_stream_and_a_replay_go_on(tmp_path: Path) -> None
 
 @pytest.mark.usefixtures("few")
 def test_a_merge_changes_no_data_for_followers_and_keeps_statistics_and_columns(tmp_path: Path) -> None:
-    stream, fleet = LocalStream(tmp_path), Fleet(clients=5)
-    for _ in range(4):
-        stream.batch(fleet.round())
+    stream, _ = stream_of(tmp_path, 5, 4)
     rows = table(stream.lake, "metric_points").sort_by([("partition", "ascending"), ("offset", "ascending"),
                                                         ("metric", "ascending")])  # fmt: skip
     assert merge(stream) == {each.name: {"pushes": 4, "quarantine": 0, "client_events": 0}.get(each.name, 8)
@@ -214,9 +208,7 @@ def test_a_merge_changes_no_data_for_followers_and_keeps_statistics_and_columns(
 
 @pytest.mark.usefixtures("few")
 def test_pushes_that_are_not_judged_stay_as_they_are(tmp_path: Path) -> None:
-    stream, fleet = LocalStream(tmp_path), Fleet(clients=3)
-    for _ in range(4):
-        stream.batch(fleet.round())
+    stream, fleet = stream_of(tmp_path, 3, 4)
     judged = DeltaTable(str(stream.lake / "pushes")).version()
     waiting = set(stream.paths())
     for _ in range(4):
@@ -238,9 +230,7 @@ def test_pushes_that_are_not_judged_stay_as_they_are(tmp_path: Path) -> None:
 
 @pytest.mark.usefixtures("few")
 def test_other_days_are_left_to_maintain(tmp_path: Path) -> None:
-    stream, fleet = LocalStream(tmp_path), Fleet(clients=3)
-    for _ in range(5):
-        stream.batch(fleet.round())
+    stream, _ = stream_of(tmp_path, 3, 4)
     assert set(merge(stream, today="2026-11-21").values()) == {0}
 
 
@@ -268,9 +258,7 @@ def test_files_that_another_process_removes_are_not_merged(tmp_path: Path) -> No
 
 @pytest.mark.usefixtures("few")
 def test_a_merge_that_is_stopped_changes_nothing(tmp_path: Path) -> None:
-    stream, fleet = LocalStream(tmp_path), Fleet(clients=3)
-    for _ in range(4):
-        stream.batch(fleet.round())
+    stream, _ = stream_of(tmp_path, 3, 4)
     ended = threading.Event()
     ended.set()
     for each in (PUSHES, METRIC_POINTS):
@@ -315,9 +303,7 @@ def test_every_table_of_the_job_is_looked_after_and_one_that_fails_is_tried_agai
 
 @pytest.mark.usefixtures("few")
 def test_memory_is_returned_after_each_table_that_was_merged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    stream, fleet = LocalStream(tmp_path), Fleet(clients=2)
-    for _ in range(4):
-        stream.batch(fleet.round())
+    stream, _ = stream_of(tmp_path, 3, 4)
     released: list[int] = []
     monkeypatch.setattr(small_files, "release_memory", lambda: released.append(1))
     upkeep = Upkeep(str(stream.lake), lambda: DeltaTable(str(stream.lake / "pushes")).version())

@@ -7,6 +7,7 @@ import os
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +33,7 @@ from kafka_telemetry_lake.udfs.conversion.state import ShardState
 from kafka_telemetry_lake.udfs.kernels.arrays import column
 from kafka_telemetry_lake.udfs.limits import DEFAULT_LIMITS
 from tests.support.lake_tables import rollup_sums, table
-from tests.support.ledger import Fleet
+from tests.support.ledger import Fleet, Ledger
 from tests.support.ledger_check import check
 from tests.support.local_stream import LocalStream, run_tasks
 from tests.support.operator_alone import Job, without_spark
@@ -73,18 +74,35 @@ def state_of(stream: LocalStream, batch_id: int) -> tuple[int, list[int]]:
     return start.shards, sorted(client for state in states for client in column(state.clients, "client").tolist())
 
 
-def test_two_to_eight_to_three_in_mid_stream_give_the_rows_of_one_run(tmp_path: Path) -> None:
-    stream, straight, fleet = stream_in(tmp_path), LocalStream(tmp_path / "straight"), Fleet(clients=12)
-    for shards in (None, 8, 3):
+@dataclass
+class OneRun:
+    """Three rounds of a fleet, and a lake in which they are three batches of the same shards."""
+
+    rounds: list[list[dict[str, Any]]]
+    ledger: Ledger
+    stream: LocalStream
+    rows: dict[str, Any]
+
+
+@pytest.fixture(scope="module")
+def straight(tmp_path_factory: pytest.TempPathFactory) -> OneRun:
+    stream, fleet = LocalStream(tmp_path_factory.mktemp("straight")), Fleet(clients=8)
+    rounds = [fleet.round() for _ in range(3)]
+    for records in rounds:
+        stream.batch(records)
+    return OneRun(rounds, fleet.ledger, stream, rows_of(stream.lake))
+
+
+def test_two_to_eight_to_three_in_mid_stream_give_the_rows_of_one_run(tmp_path: Path, straight: OneRun) -> None:
+    stream = stream_in(tmp_path)
+    for shards, records in zip((None, 8, 3), straight.rounds, strict=True):
         if shards is not None:
             to(stream, shards)
             assert state_of(stream, stream.batch_id)[0] == shards
-        records = fleet.round()
         stream.batch(records)
-        straight.batch(records)
-    assert rows_of(stream.lake) == rows_of(straight.lake)
-    assert check(stream.lake, fleet.ledger).problems == []
-    assert state_of(stream, 5)[1] == state_of(straight, 3)[1]
+    assert rows_of(stream.lake) == straight.rows
+    assert check(stream.lake, straight.ledger).problems == []
+    assert state_of(stream, 5)[1] == state_of(straight.stream, 3)[1]
 
 
 class KilledError(BaseException):
@@ -178,9 +196,8 @@ def test_files_of_two_batches_before_stay(tmp_path: Path) -> None:
     assert [state_of(stream, number) for number in (1, 2)] == before
 
 
-def test_a_replay_from_a_snapshot_of_another_number(tmp_path: Path) -> None:
-    stream, straight, fleet = stream_in(tmp_path), LocalStream(tmp_path / "straight"), Fleet(clients=8)
-    rounds = [fleet.round() for _ in range(3)]
+def test_a_replay_from_a_snapshot_of_another_number(tmp_path: Path, straight: OneRun) -> None:
+    stream, rounds = stream_in(tmp_path), straight.rounds
     stream.batch(rounds[0])
     stream.snapshot()
     to(stream, 5)
@@ -189,15 +206,12 @@ def test_a_replay_from_a_snapshot_of_another_number(tmp_path: Path) -> None:
     replay(str(stream.lake), str(stream.checkpoints), f"landed_at >= '{begin}'", DEFAULT_LIMITS, 1, run_tasks)
     assert state_of(stream, stream.batch_id)[0] == 5
     stream.batch(rounds[2])
-    for records in rounds:
-        straight.batch(records)
-    assert rows_of(stream.lake) == rows_of(straight.lake)
-    assert check(stream.lake, fleet.ledger).problems == []
+    assert rows_of(stream.lake) == straight.rows
+    assert check(stream.lake, straight.ledger).problems == []
 
 
-def test_a_damaged_state_is_rebuilt_from_a_snapshot_of_another_number(tmp_path: Path) -> None:
-    stream, straight, fleet = stream_in(tmp_path), LocalStream(tmp_path / "straight"), Fleet(clients=8)
-    rounds = [fleet.round() for _ in range(3)]
+def test_a_damaged_state_is_rebuilt_from_a_snapshot_of_another_number(tmp_path: Path, straight: OneRun) -> None:
+    stream, rounds = stream_in(tmp_path), straight.rounds
     stream.batch(rounds[0])
     stream.snapshot()
     to(stream, 5)
@@ -214,9 +228,7 @@ def test_a_damaged_state_is_rebuilt_from_a_snapshot_of_another_number(tmp_path: 
     assert done.snapshot is not None
     assert done.snapshot.shards == 2
     stream.batch(rounds[2])
-    for records in rounds:
-        straight.batch(records)
-    assert rows_of(stream.lake) == rows_of(straight.lake)
+    assert rows_of(stream.lake) == straight.rows
 
 
 def run(capsys: pytest.CaptureFixture[str], stream: LocalStream, *words: str) -> tuple[int, list[str], str]:

@@ -70,7 +70,7 @@ def is_whole(view: dict[str, tuple[int, int]]) -> bool:
     return view["pushes"][0] == view["outcomes"][0] and view["outcomes"][1] == view["points"][1]
 
 
-def test_each_batch_is_a_moment_with_the_versions_of_its_tables(job: Job) -> None:
+def test_each_batch_is_a_moment_with_the_versions_of_its_tables(job: Job, capsys: pytest.CaptureFixture[str]) -> None:
     assert newest_moment(job.lake) == Moment(job.lake, 0, 0)
     views = []
     for _ in range(3):
@@ -87,6 +87,14 @@ def test_each_batch_is_a_moment_with_the_versions_of_its_tables(job: Job) -> Non
     assert [seen(job.lake, number) for number in (1, 2, 3)] == views
     history = DeltaTable(PUSH_OUTCOMES.uri(job.lake)).history(1)
     assert history[0]["userMetadata"].startswith('{"moment": 3, "versions": {"metric_points": 3, ')
+    query = ["--lake", job.lake, "--format", "csv", "SELECT count(*) AS n FROM pushes"]
+    assert run_command("query", ["--at-moment", "1", *query]) == 0
+    assert run_command("query", query) == 0
+    assert capsys.readouterr().out.split() == ["n", str(views[0]["pushes"][0]), "n", str(views[2]["pushes"][0])]
+    assert run_command("query", ["--at-moment", "4", *query]) == 1
+    assert capsys.readouterr().err == (
+        "telemetry-lake: the log of table push_outcomes has no moment 4: it has those from 1 to 3\n"
+    )
 
 
 @pytest.mark.parametrize("before", [QUARANTINE, PUSH_OUTCOMES], ids=lambda table: table.name)
@@ -166,7 +174,7 @@ def test_what_retention_has_dropped_is_in_no_moment(job: Job, monkeypatch: pytes
 
 
 def test_what_was_forgotten_is_in_no_moment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    fleet = Fleet()
+    fleet = Fleet(clients=3)
     clients = [Client(fleet, number) for number in range(2)]
     job = Job(tmp_path, lambda: list(named(fleet.round(), clients)))
     for _ in range(3):
@@ -248,17 +256,3 @@ def test_a_lifecycle_s_events_are_seen_at_once(job: Job) -> None:
     TableLog(CLIENT_EVENTS, job.lake).commit([], "lifecycle", 1, {"other": 1})
     table = DeltaTable(CLIENT_EVENTS.uri(job.lake))
     assert newest_moment(job.lake).at("client_events", table) is table
-
-
-def test_the_command_reads_an_earlier_moment(job: Job, capsys: pytest.CaptureFixture[str]) -> None:
-    for _ in range(2):
-        job.batch()
-    first, second = (seen(job.lake, number)["pushes"][0] for number in (1, 2))
-    query = ["--lake", job.lake, "--format", "csv", "SELECT count(*) AS n FROM pushes"]
-    assert run_command("query", ["--at-moment", "1", *query]) == 0
-    assert run_command("query", query) == 0
-    assert capsys.readouterr().out.split() == ["n", str(first), "n", str(second)]
-    assert run_command("query", ["--at-moment", "3", *query]) == 1
-    assert capsys.readouterr().err == (
-        "telemetry-lake: the log of table push_outcomes has no moment 3: it has those from 1 to 2\n"
-    )

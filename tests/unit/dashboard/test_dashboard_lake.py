@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -44,12 +45,19 @@ PARAMETERS: dict[str, Any] = {
 PUSH: dict[str, Any] = {"client_instance_id": "i", "client_id": "orders", "landed_at": NOON, "landed_date": NOON.date()}
 
 
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    lake = tmp_path_factory.mktemp("made") / "lake"
     for table in TABLES:
-        table.create(str(tmp_path))
-    write_deltalake(PUSHES.uri(str(tmp_path)), pa.Table.from_pylist([PUSH], PUSHES.stored), mode="append")
-    return tmp_path
+        table.create(str(lake))
+    write_deltalake(PUSHES.uri(str(lake)), pa.Table.from_pylist([PUSH], PUSHES.stored), mode="append")
+    return lake
+
+
+@pytest.fixture
+def folder(made: Path, tmp_path: Path) -> Path:
+    """A lake with one push, which a test may change."""
+    return Path(shutil.copytree(made, tmp_path / "lake"))
 
 
 def test_every_question_is_answered_and_says_what_it_is(folder: Path) -> None:

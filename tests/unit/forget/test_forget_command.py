@@ -138,17 +138,17 @@ def test_the_first_maintain_after_a_day_ends_the_history_and_the_status_says_so(
     assert error == "forget: 1 erasures; the tables' history has rows of 0 of them\n"
 
 
-@pytest.mark.parametrize("role", [JOB, UPKEEP, FINDINGS, NOTIFY])
-def test_nothing_may_write_to_the_lake_meanwhile(role: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_nothing_may_write_to_the_lake_meanwhile(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     lake = str(LocalStream(tmp_path).lake)
-    with only_job(lake, "ingest", "") if role == JOB else only(role, lake, ""):
-        code, _, error = run(capsys, "--lake", lake, "--client-instance", GOOD_ID)
     said = (
         f"telemetry-lake: {lake} is in use: stop ingest, notify, maintain and whatever else writes to it, erase, then "
         "start them again"
     )
-    holder = f": `ingest`, process {os.getpid()} on {socket.gethostname()} (epoch 1)" if role == JOB else ""
-    assert (code, error) == (2, f"{said}{holder}\n")
+    for role in (JOB, UPKEEP, FINDINGS, NOTIFY):
+        with only_job(lake, "ingest", "") if role == JOB else only(role, lake, ""):
+            code, _, error = run(capsys, "--lake", lake, "--client-instance", GOOD_ID)
+        holder = f": `ingest`, process {os.getpid()} on {socket.gethostname()} (epoch 1)" if role == JOB else ""
+        assert (code, error) == (2, f"{said}{holder}\n"), role
 
 
 def test_after_an_interrupted_replay_it_says_to_finish_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -152,7 +152,7 @@ def test_the_landed_date_and_times_select_files(tmp_path: Path) -> None:
 def test_merging_retention_and_vacuum_leave_the_same_rows(tmp_path: Path) -> None:
     for minute in (*range(6), MIDNIGHT, MIDNIGHT + 1):
         put(tmp_path, minute)
-        follow(tmp_path, POINTS)
+    follow(tmp_path, POINTS)
     older = files_of(tmp_path, POINTS)
     maintain(tmp_path)  # merges the first day; VACUUM deletes the small files at once
     gone = {path for path in older if not Path(path.removeprefix("file://")).exists()}
@@ -189,7 +189,7 @@ def test_a_replay_is_a_snapshot(tmp_path: Path) -> None:
 def test_a_reshard_changes_nothing_for_readers(tmp_path: Path) -> None:
     """It is a commit without files."""
     stream, fleet = stream_in(tmp_path), Fleet(clients=5)
-    for shards in (SHARDS, 8, 3):
+    for shards in (SHARDS, 3):
         if shards != SHARDS:
             to(stream, shards)
             changes = follow(stream.lake)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import time
@@ -13,7 +14,7 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from random import Random
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pytest
@@ -21,7 +22,6 @@ from deltalake import DeltaTable
 
 from kafka_telemetry_lake.jobs import cli
 from kafka_telemetry_lake.jobs.support.ingest_by_name import TABLES
-from kafka_telemetry_lake.jobs.support.running import StreamFailedError
 from kafka_telemetry_lake.pipelines.lake.errors import (
     CatalogError,
     ForeignCheckpointError,
@@ -29,20 +29,20 @@ from kafka_telemetry_lake.pipelines.lake.errors import (
     OtherTableError,
     StateMissingError,
 )
-from kafka_telemetry_lake.pipelines.query.spark_catalog import create_named_views
-from kafka_telemetry_lake.pipelines.query.views import views
-from kafka_telemetry_lake.pipelines.spark_engine import lifecycle, output
-from kafka_telemetry_lake.pipelines.spark_engine.output import WRITTEN
+from kafka_telemetry_lake.pipelines.query import spark_catalog
+from kafka_telemetry_lake.pipelines.query.views import needed
 from kafka_telemetry_lake.pipelines.spark_engine.tables import TablesByName
 from kafka_telemetry_lake.pipelines.tables.names import Names
-from kafka_telemetry_lake.pipelines.tables.operator import METRIC_POINTS, PUSHES, RECEIVER_HEALTH
+from kafka_telemetry_lake.pipelines.tables.operator import PUSHES, RECEIVER_HEALTH
 from kafka_telemetry_lake.pipelines.tables.table import FORMAT, FORMAT_PROPERTY
 from kafka_telemetry_lake.udfs.errors import OtherFormatError
 from tests.conftest import Ingest
+from tests.support.by_name import SHARDS, Both, schema, written_twice
 from tests.support.documented_commands import ROOT
 from tests.support.hive_catalog import HiveCatalog
 from tests.support.lake_tables import clients_of, table
 from tests.support.landing_records import CAPTURED, LANDED_AT
+from tests.support.local_stream import LocalStream
 from tests.support.patience import PATIENCE_S, wait_until
 from tests.support.spark_run import ingest_by_name
 from tests.support.two_engines import compare, land, made_up, rounds, stored
@@ -50,18 +50,13 @@ from tests.support.two_engines import compare, land, made_up, rounds, stored
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-SHARDS = ("--shards", "3")
 PLACE = ("--catalog", "spark_catalog", "--schema", "client_telemetry")
 
 
 @pytest.fixture
 def names(spark: SparkSession, tmp_path: Path) -> Iterator[Names]:
-    """A schema whose tables are below the test's folder, so that a test can also read them by path."""
-    names = Names("spark_catalog", "by_name")
-    spark.sql(f"CREATE SCHEMA {names.quoted} LOCATION '{tmp_path / 'managed'}'")
-    yield names
-    spark.catalog.setCurrentDatabase("default")
-    spark.sql(f"DROP SCHEMA {names.quoted} CASCADE")
+    with schema(spark, "by_name", tmp_path / "managed") as names:
+        yield names
 
 
 def test_tables_are_created_and_a_batch_is_appended_once(spark: SparkSession, names: Names, tmp_path: Path) -> None:
@@ -161,41 +156,24 @@ def test_a_catalog_that_is_not_there_is_one_line(spark: SparkSession) -> None:
 
 
 # tests/unit/spark_engine/test_both_engines.py compares both engines for more seeds without Spark.
+@pytest.fixture(scope="module", params=[2, *(pytest.param(seed, marks=pytest.mark.soak) for seed in (1, 3, 4))])
+def both(
+    request: pytest.FixtureRequest, spark: SparkSession, ingest: Ingest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Both]:
+    with written_twice(spark, ingest, request.param, tmp_path_factory.mktemp("both")) as both:
+        yield both
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", [2, *(pytest.param(seed, marks=pytest.mark.soak) for seed in (1, 3, 4))])
-def test_whole_tables_are_the_same(
-    spark: SparkSession, ingest: Ingest, names: Names, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int
-) -> None:
-    """The second of three rounds is cut off after some of its commits, and each run is a new start."""
-    monkeypatch.setattr(lifecycle, "LEAST_CHANGES", 10)  # so that the clients' rows are merged
-    random = Random(seed)
-    parts = rounds(random, made_up(random, int(os.environ.get("ENGINE_SCENARIOS", "8"))), 3)
-    place, rows_of = WRITTEN.index(METRIC_POINTS) if seed == 2 else random.randrange(len(WRITTEN)), output.rows_of
-
-    def cut_off(batch: Any, table: Any, found: Any) -> Any:
-        if WRITTEN.index(table) >= place:
-            raise RuntimeError("cut off here")
-        return rows_of(batch, table, found)
-
-    def by_name() -> None:
-        ingest_by_name(spark, tmp_path / "source", names, tmp_path / "checkpoints", *SHARDS)
-
-    for number, part in enumerate(parts):
-        land(tmp_path / "source", number, part)
-        ingest(tmp_path / "source", tmp_path / "path", *SHARDS)
-        if number == 1:
-            with monkeypatch.context() as patch:
-                patch.setattr(output, "rows_of", cut_off)
-                with pytest.raises(StreamFailedError, match="cut off here"):
-                    by_name()
-        by_name()
-    compared = compare(stored(tmp_path / "path"), stored(tmp_path / "managed"))
+def test_whole_tables_are_the_same(spark: SparkSession, both: Both) -> None:
+    compared = compare(stored(both.path), stored(both.managed))
     assert compared.differences == {}
-    assert clients_of(tmp_path / "managed") == clients_of(tmp_path / "path")
+    assert clients_of(both.managed) == clients_of(both.path)
     assert compared.rows["metric_points"] > 100
     assert min(compared.rows[name] for name in ("quarantine", "client_events", "receiver_health")) > 0
-    batches = spark.sql(f"SELECT batch_id FROM {names.of('pipeline_metrics')} WHERE stream = 'points' ORDER BY 1")
+    batches = spark.sql(f"SELECT batch_id FROM {both.names.of('pipeline_metrics')} WHERE stream = 'points' ORDER BY 1")
     assert [row.batch_id for row in batches.collect()] == [0, 1, 2]
+    assert (both.checkpoints / "spark" / "state").is_dir()
 
 
 @pytest.mark.slow
@@ -208,62 +186,59 @@ def test_captured_pushes(spark: SparkSession, ingest: Ingest, names: Names, tmp_
     assert compared.differences == {}
     assert compared.rows["metric_points"] == 157_260
     assert clients_of(tmp_path / "managed") == clients_of(tmp_path / "path")
-    assert (tmp_path / "checkpoints" / "spark" / "state").is_dir()
 
 
 @pytest.mark.slow
-def test_the_tables_of_a_lake_by_path_are_another_lakes(
-    spark: SparkSession, ingest: Ingest, names: Names, tmp_path: Path
-) -> None:
-    land(tmp_path / "source", 0, made_up(Random(2), 3))
-    ingest(tmp_path / "source", tmp_path / "path", *SHARDS)
+def test_the_tables_of_a_lake_by_path_are_another_lakes(spark: SparkSession, names: Names, tmp_path: Path) -> None:
+    records = made_up(Random(2), 1)
+    land(tmp_path / "source", 0, records)
+    by_path = LocalStream(tmp_path)
+    by_path.batch([each for each in records if each["topic"] == "client-telemetry"])
     for each in TABLES:
-        if DeltaTable.is_deltatable(each.uri(str(tmp_path / "path"))):
-            place = each.uri(str(tmp_path / "path"))
+        if DeltaTable.is_deltatable(each.uri(str(by_path.lake))):
+            place = each.uri(str(by_path.lake))
             spark.sql(f"CREATE TABLE {names.of(each.name)} USING DELTA LOCATION '{place}'")
-    before = stored(tmp_path / "path")
+    before = stored(by_path.lake)
+    assert before["metric_points"].num_rows > 0
     with pytest.raises(StateMissingError, match=r"spark_catalog\.by_name has pushes, and the Spark engine's state of"):
         ingest_by_name(spark, tmp_path / "source", names, tmp_path / "checkpoints", *SHARDS)
-    assert compare(before, stored(tmp_path / "path")).differences == {}
+    assert compare(before, stored(by_path.lake)).differences == {}
 
 
 @pytest.mark.slow
 def test_views_of_the_schema(
-    spark: SparkSession, ingest: Ingest, names: Names, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    spark: SparkSession, both: Both, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    land(tmp_path / "source", 0, made_up(Random(2), 3))
-    ingest(tmp_path / "source", tmp_path / "path", *SHARDS)
-    ingest_by_name(spark, tmp_path / "source", names, tmp_path / "checkpoints", *SHARDS)
-    assert create_named_views(spark, names) == list(views())
+    """Those that one view needs: tests/spark/test_docs_commands.py creates all, in another schema."""
+    few = {view.name: view for view in needed(["clients"])[0]}
+    monkeypatch.setattr(spark_catalog, "views", lambda *_: few)
+    assert spark_catalog.create_named_views(spark, both.names) == list(few)
+    spark.catalog.setCurrentDatabase("default")
     capsys.readouterr()
     question = "SELECT client_instance_id, state, pushes, missed_pushes FROM {}clients ORDER BY 1, 2, 3"
-    assert cli.main(["query", "--lake", str(tmp_path / "path"), "--format", "jsonl", question.format("")]) == 0
+    assert cli.main(["query", "--lake", str(both.path), "--format", "jsonl", question.format("")]) == 0
     by_path = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
-    found = spark.sql(question.format(f"{names.quoted}.")).collect()
+    found = spark.sql(question.format(f"{both.names.quoted}.")).collect()
     assert [row.asDict() for row in found] == by_path
     assert len(by_path) >= 3
-    assert spark.table(names.of("subscriptions")).isEmpty()  # a table that the lake lacks
+    assert spark.table(both.names.of("subscriptions")).isEmpty()  # a table that the lake lacks
 
 
 @pytest.mark.slow
 def test_checkpoints_of_another_lake_or_of_before_are_refused(
-    spark: SparkSession, names: Names, tmp_path: Path
+    spark: SparkSession, both: Both, names: Names, tmp_path: Path
 ) -> None:
-    random, checkpoints = Random(5), tmp_path / "checkpoints"
-    for number, part in enumerate(rounds(random, made_up(random, 3), 2)):
-        land(tmp_path / "source", number, part)
-        ingest_by_name(spark, tmp_path / "source", names, checkpoints, *SHARDS)
-    rows = spark.table(names.of("pushes")).count()
-    for folder in ("offsets", "commits"):  # as of a backup that was made after the first batch
-        for file in (checkpoints / "spark" / folder).glob("*1*"):
-            file.unlink()
-    with pytest.raises(OldCheckpointError, match="ends at batch 0, but the lake already has batch 1"):
-        ingest_by_name(spark, tmp_path / "source", names, checkpoints, *SHARDS)
-    assert spark.table(names.of("pushes")).count() == rows
-    for name in tables_of(spark, names):
-        spark.sql(f"DROP TABLE {names.of(name)}")
+    checkpoints = shutil.copytree(both.checkpoints, tmp_path / "checkpoints")
+    rows = spark.table(both.names.of("pushes")).count()
     with pytest.raises(ForeignCheckpointError, match=r"do not belong to lake spark_catalog\.by_name, or the lake was"):
-        ingest_by_name(spark, tmp_path / "source", names, checkpoints, *SHARDS)
+        ingest_by_name(spark, both.source, names, checkpoints, *SHARDS)
+    assert spark.table(names.of("pushes")).isEmpty()
+    for folder in ("offsets", "commits"):  # as of a backup that was made before the last batch
+        for file in (checkpoints / "spark" / folder).glob("*2*"):
+            file.unlink()
+    with pytest.raises(OldCheckpointError, match="ends at batch 1, but the lake already has batch 2"):
+        ingest_by_name(spark, both.source, both.names, checkpoints, *SHARDS)
+    assert spark.table(both.names.of("pushes")).count() == rows
 
 
 @pytest.fixture

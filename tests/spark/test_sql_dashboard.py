@@ -12,10 +12,10 @@ from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 from pyspark.sql import DataFrame, SparkSession
 
 from kafka_telemetry_lake.dashboards.lake import LakeReader
-from kafka_telemetry_lake.dashboards.questions import FOLDER, Grain, names
+from kafka_telemetry_lake.dashboards.questions import FOLDER, Grain, names, question
 from kafka_telemetry_lake.pipelines.lake.moments import READ
-from kafka_telemetry_lake.pipelines.query.spark_catalog import create_views, register_tables
-from kafka_telemetry_lake.pipelines.query.views import views
+from kafka_telemetry_lake.pipelines.query.spark_catalog import create_views, register_tables, view_tables
+from kafka_telemetry_lake.pipelines.query.views import needed, views
 from kafka_telemetry_lake.pipelines.tables.findings import FINDING_CHANGES
 from kafka_telemetry_lake.pipelines.tables.groups import GROUP_LAG_SAMPLES
 from kafka_telemetry_lake.pipelines.tables.lifecycle import CLIENT_ALIASES, CLIENT_CHANGES
@@ -43,7 +43,7 @@ ASKED: dict[str, Any] = {
     "filters": 1, "client": "java-none-producer_stop", "hour": START, "topic": "orders", "group": "g", "instances": 40,
     "entities": 10, "ids": [PRODUCER], "software": ["", "apache-kafka-java", "librdkafka"], "clusters": ["", "c"],
 }  # fmt: skip
-GRAINS: tuple[Grain, ...] = ("points", "minutes", "hours")
+SUMMED = "client_windows"
 
 
 @pytest.fixture(scope="module")
@@ -141,18 +141,23 @@ def _append(lake: Path, table: Table, rows: list[dict[str, Any]]) -> None:
 @pytest.mark.slow
 def test_spark_and_duckdb_answer_every_question_alike(spark: SparkSession, lake: Path) -> None:
     session = quick_session(spark)
-    create_views(session, str(lake))
+    view_tables(session, str(lake))
+    for view in needed(frozenset[str]().union(*(question(name).reads for name in names())))[0]:
+        session.sql(f"CREATE TEMPORARY VIEW `{view.name}` AS {view.select}")
     duck = LakeReader(str(lake))
     duck.versions()
     _ask(session, "instances").cache().createOrReplaceTempView("chosen")
+    session.catalog.cacheTable("instance_findings")
     chosen = duck.ask("instances", ASKED)
-    for name in names():
-        # Whatever reads rollups reads the same columns of each grain: one question compares them all.
-        for grain in GRAINS if name == "client_windows" else GRAINS[1:2]:
-            _ask(session, f"_rollups_{grain}").createOrReplaceTempView("rollups")
+    # What reads rollups reads the same columns of each grain: one question compares them all.
+    by_grain: dict[Grain, list[str]] = {"points": [SUMMED], "hours": [SUMMED], "minutes": names()}
+    for grain, asked in by_grain.items():
+        _ask(session, f"_rollups_{grain}").cache().createOrReplaceTempView("rollups")
+        for name in asked:
             expected = _rows(duck.ask(name, ASKED, chosen, grain))
             assert _rows(_ask(session, name).toArrow()) == expected, (name, grain)
             assert expected, (name, grain)
+    session.catalog.clearCache()
 
 
 @pytest.mark.slow

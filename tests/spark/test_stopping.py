@@ -49,9 +49,8 @@ SOAK = [pytest.mark.slow, pytest.mark.soak]
 
 @pytest.mark.parametrize(("ask", "moment"), [
     (ctrl_c, "batch"),
-    pytest.param(sigterm, "batch", marks=pytest.mark.slow),
     pytest.param(sigterm_to_all, "session", marks=pytest.mark.slow),
-    pytest.param(sigterm_to_all, "batch", marks=SOAK),
+    *(pytest.param(ask, "batch", marks=SOAK) for ask in (sigterm, sigterm_to_all)),
     *(pytest.param(ask, "session", marks=SOAK) for ask in (ctrl_c, sigterm)),
     *(pytest.param(ask, "idle", marks=SOAK) for ask in (ctrl_c, sigterm, sigterm_to_all)),
 ])  # fmt: skip

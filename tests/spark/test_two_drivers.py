@@ -105,11 +105,13 @@ def store_run(tmp_path: Path) -> Iterator[StoreRun]:
     server.stop()
 
 
+# Claims and commits of who was taken over are tried against a store by tests/unit/lake/test_object_store.py.
 @pytest.mark.slow
+@pytest.mark.soak
 @pytest.mark.parametrize(
     "step",
     [
-        pytest.param("note points-state/manifest-0000000000.json", marks=pytest.mark.soak),
+        "note points-state/manifest-0000000000.json",
         "add push_outcomes/_delta_log/00000000000000000003.json",  # all other tables have the batch
     ],
 )

@@ -97,7 +97,7 @@ RULES = ("unreadable_telemetry", "greedy_principal", "one_slow_broker", "about_t
 ORDERS = finding_id({"cluster_id": "c", "finding": "unreadable_telemetry", "scope": "client_id", "subject": "orders"})
 
 
-@pytest.fixture(autouse=True)
+@pytest.fixture(autouse=True, scope="module")
 def _few_rules() -> Iterator[None]:
     with judged_by(*RULES):
         yield

@@ -111,8 +111,9 @@ def test_binary_formats_are_not_written_to_a_terminal(lake: str) -> None:
 
 @pytest.mark.slow
 def test_names_are_completed(lake: str) -> None:
+    completer = Completer(lake)
+
     def completions(text: str) -> list[str | None]:
-        completer = Completer(lake)
         return [completer.complete(text, state) for state in range(4)]
 
     assert completions("finding")[:2] == ["finding", "finding_changes"]

@@ -19,7 +19,7 @@ from kafka_telemetry_lake.pipelines.runtime.kafka_admin import KafkaUnavailableE
 from kafka_telemetry_lake.sandbox.cluster import LocalCluster
 from tests.conftest import Ingest
 from tests.support.lake_tables import table
-from tests.support.landing_records import CAPTURED, GOOD_ID, captured, record
+from tests.support.landing_records import GOOD_ID, captured, record, write
 from tests.support.live_job import live_job
 from tests.support.patience import PATIENCE_S, idle_clock
 
@@ -52,15 +52,18 @@ def offsets(lake: Path, name: str = "pushes") -> list[tuple[int, int]]:
 def test_the_captured_pushes_through_a_real_topic_give_the_table_of_the_files(
     cluster: LocalCluster, ingest: Ingest, tmp_path: Path
 ) -> None:
+    few = captured().slice(0, 350)
     cluster.create_topic("captured", partitions=4)
-    produce(cluster, "captured", captured().to_pylist())
-    flags = ["--bootstrap-servers", cluster.bootstrap_servers, "--topic", "captured", "--max-records-per-batch", "400"]
+    produce(cluster, "captured", few.to_pylist())
+    flags = ["--bootstrap-servers", cluster.bootstrap_servers, "--topic", "captured", "--max-records-per-batch", "100"]
     ingest(None, tmp_path / "kafka", *flags)
-    ingest(CAPTURED, tmp_path / "files")
-    assert DeltaTable(str(tmp_path / "kafka" / "pushes")).version() >= 4  # 1,415 records, 400 a batch
+    write(tmp_path / "in", "captured.parquet", few)
+    ingest(tmp_path / "in", tmp_path / "files")
+    assert DeltaTable(str(tmp_path / "kafka" / "pushes")).version() >= 4  # 100 a batch
     for name in TABLES:
         assert _rows(tmp_path / "kafka", name) == _rows(tmp_path / "files", name), name
-    assert table(tmp_path / "kafka", "metric_points").num_rows == 157_260
+    assert table(tmp_path / "kafka", "pushes").num_rows == 350
+    assert table(tmp_path / "kafka", "metric_points").num_rows > 10_000
 
 
 @pytest.mark.slow

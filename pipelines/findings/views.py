@@ -68,6 +68,7 @@ def values_of_findings(known: Sequence[Rule]) -> dict[str, str]:
     }
 
 
+@functools.cache
 def _instance_hours() -> dict[str, str]:
     known = measures()
     columns = [f"{_aggregate(measure)} AS {name}" for name, measure in known.measures.items()]

@@ -17,7 +17,7 @@ from opentelemetry.proto.metrics.v1.metrics_pb2 import AggregationTemporality, M
 from kafka_telemetry_lake.jobs.support.demo_report import QUESTIONS
 from kafka_telemetry_lake.pipelines.query.lake_query import run_query
 from kafka_telemetry_lake.udfs.conversion.compression import decompress
-from tests.support.patience import PATIENCE_S, idle_clock
+from tests.support.patience import PATIENCE_S
 
 DELTA = AggregationTemporality.AGGREGATION_TEMPORALITY_DELTA
 LATE_S = 10  # between a producer's last push and its end
@@ -58,11 +58,12 @@ def counted_themselves(out: str) -> dict[str, int]:
     return {name: int(count.replace(",", "")) for name, count in re.findall(r"(\S+) ([\d,]+) records", counted)}
 
 
-@pytest.mark.slow
-def test_the_story_and_its_figures(tmp_path: Path) -> None:
-    lake = tmp_path / "lake"
-    with idle_clock() as clock:
-        out = told(lake, "--seconds", "150")
+def check_story(out: str, lake: Path, slowness: float) -> None:
+    """The story of a demo is told, and what was printed is in its lake.
+
+    Args:
+        slowness: of the machine meanwhile, as `idle_clock` says.
+    """
     for line in (
         "lake: orders-service (apache-kafka-java 4.3.1) is in the lake: ",
         "lake: payments-service (",
@@ -80,7 +81,7 @@ def test_the_story_and_its_figures(tmp_path: Path) -> None:
     assert sent.keys() == {"orders-service", "throttled-importer", "relocated-service"}
     own = counted_themselves(out)
     # What Java producers did after their last push never came: they close without one.
-    assert own["orders-service"] - 40 * LATE_S * clock.slowness <= sent["orders-service"] <= own["orders-service"]
+    assert own["orders-service"] - 40 * LATE_S * slowness <= sent["orders-service"] <= own["orders-service"]
     for name, count in sent.items():
         assert re.search(rf"{name} +│ +{count:,.0f} ", out), out  # as it is printed
 

@@ -125,7 +125,7 @@ TRIED: tuple[tuple[str, str], ...] = (
     (r"make test-slow\b", "CI runs those that a change touches, and all in eight runs: .ci/run"),
     (r"make (test|lint|test-\S+)\b", "CI runs it: .ci/run"),
     (r"make demo-proxy\b", "tests/kafka/test_demo.py::test_the_same_by_a_proxy, the same command"),
-    (r"make (demo|demo-files)\b", "tests/kafka/test_demo.py::test_the_story_and_its_figures; demo-files by hand"),
+    (r"make (demo|demo-files)\b", "tests/kafka/test_readme.py::test_readme_from_the_beginning; demo-files by hand"),
     (
         r"(make |python -m kafka_telemetry_lake\.sandbox\.)conformance\b",
         "tests/kafka/test_conformance.py makes cards in the same way",

@@ -249,9 +249,14 @@ def main() -> int:
 
 
 def _build() -> str:
-    """The commit of the code that runs, with `-dirty` if files were changed since."""
-    git = ("git", "-C", str(RESULTS.parent), "describe", "--always", "--dirty", "--abbrev=10", "--match=")
-    return subprocess.run(git, capture_output=True, text=True, check=True).stdout.strip()
+    """The commit of the code that runs, with `-dirty` if files other than the results were changed since."""
+    git = ("git", "-C", str(RESULTS.parent))
+    changed = ("diff", "--name-only", "HEAD", "--", ":/", f":!{RESULTS.name}")
+    commit, files = (
+        subprocess.run([*git, *argv], capture_output=True, text=True, check=True).stdout.strip()
+        for argv in (("rev-parse", "--short=10", "HEAD"), changed)
+    )
+    return f"{commit}-dirty" if files else commit
 
 
 def _stored_rows() -> dict[str, list[Row]]:

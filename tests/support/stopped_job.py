@@ -9,9 +9,9 @@ so-manieth step once there is a file STEPS_FILE.armed.
 
 from __future__ import annotations
 
-import os
 import signal
 import sys
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -42,7 +42,8 @@ def main(step: str, steps: Path, argv: list[str]) -> int:
             is_due = name == step
         if waits and is_due:
             waits = False
-            os.kill(os.getpid(), signal.SIGSTOP)
+            # To this thread, not to the process: one sent to the process may be taken by another, and this one writes on.
+            signal.pthread_kill(threading.get_ident(), signal.SIGSTOP)
 
     def stepping(real: Callable[..., Any], name_of: Callable[..., str]) -> Callable[..., Any]:
         def call(*args: Any, **named: Any) -> Any:

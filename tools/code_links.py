@@ -1,7 +1,8 @@
 """Which top-level names of the repository's Python files use which, read from the sources: nothing is imported.
 
 A use is a name, an attribute of a module, an import (in a function too), a pytest fixture, a string that holds
-``kafka_telemetry_lake.<module>.<name>``, or a word that is a command of `telemetry-lake` where tests start commands.
+``kafka_telemetry_lake.<module>.<name>`` or the name of a module that ``python -m`` runs, or a word that is a command of
+`telemetry-lake` where tests start commands.
 A name that is used takes its module's statements with it, which run when the module is imported; a class is one name.
 What only annotations under ``TYPE_CHECKING`` need is no use.
 """
@@ -15,6 +16,7 @@ from dataclasses import dataclass, field
 
 PREFIX = "kafka_telemetry_lake."
 Name = tuple[str, str]  # module and top-level name; "" are the module's other statements, "*" is all of it
+_STARTED = r"(?:tests|tools|benchmarks)\."  # their modules have no prefix
 _PRODUCT = ("udfs", "pipelines", "jobs", "dashboards")
 
 
@@ -139,7 +141,7 @@ class Links:
         nodes = module.defined.get(own, module.other if not own else [])
         yield from self._references(name[0], module, nodes)
         for text in strings(nodes):
-            for dotted in re.findall(rf"{re.escape(PREFIX)}[\w.]*\w", text):
+            for dotted in re.findall(rf"\b(?:{re.escape(PREFIX)}|{_STARTED})[\w.]*\w", text):
                 if found := self.resolve(dotted):
                     yield found if found[1] else (found[0], "*")
             if not name[0].startswith(_PRODUCT):

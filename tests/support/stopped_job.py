@@ -42,7 +42,7 @@ def main(step: str, steps: Path, argv: list[str]) -> int:
             is_due = name == step
         if waits and is_due:
             waits = False
-            # To this thread, not to the process: one sent to the process may be taken by another, and this one writes on.
+            # Not to the process: another thread may take it there, and this one writes on until it does.
             signal.pthread_kill(threading.get_ident(), signal.SIGSTOP)
 
     def stepping(real: Callable[..., Any], name_of: Callable[..., str]) -> Callable[..., Any]:

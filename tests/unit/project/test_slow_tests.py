@@ -36,6 +36,10 @@ SOURCES = {
     "tests/unit/test_patched.py": (
         "import pytest\n@pytest.mark.slow\ndef test_it(patch): patch('kafka_telemetry_lake.udfs.rates.unused')\n"
     ),
+    "tests/support/job.py": "def main(): ...\n",
+    "tests/unit/test_started.py": (
+        "import pytest\n@pytest.mark.slow\ndef test_it(start): start(['-m', 'tests.support.job', 'now'])\n"
+    ),
     "tests/unit/test_soak.py": "pytestmark = [pytest.mark.slow, pytest.mark.soak]\ndef test_long(): ...\n",
 }
 SQL = {"sql/lag.sql": "SELECT 1 AS x", "sql/fleet_lag.sql": "SELECT * FROM lag"}
@@ -56,6 +60,12 @@ def test_a_name_touches_what_uses_it_lazily_or_by_a_command_and_nothing_else() -
     }
     assert touched("udfs/rates.py", "OTHER = 6", "OTHER = 7") == {
         "tests/unit/test_patched.py": "test_it uses udfs.rates.OTHER, links: 2"
+    }
+
+
+def test_a_module_that_is_started_touches_who_starts_it() -> None:
+    assert touched("tests/support/job.py", "...", "return 1") == {
+        "tests/unit/test_started.py": "test_it uses tests.support.job.main, links: 2"
     }
 
 

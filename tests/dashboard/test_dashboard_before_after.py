@@ -113,6 +113,7 @@ def test_dashboard_before_and_after_by_a_click(open_page: Open) -> None:
     assert "moment=2026-11-21T12" in page.url
 
 
+@pytest.mark.slow
 def test_dashboard_before_and_after_of_names_like_html_and_wrong_links(open_page: Open) -> None:
     page = open_page("application", application=HOSTILE, range="6h", moment="2026-11-21T12:00", window="15m")
     changed = page.get_by_role("region", name="What changed beyond its noise")

@@ -67,6 +67,7 @@ def test_three_clicks_lead_from_a_fault_to_the_instance_the_cause_and_the_fix(op
         assert page.evaluate("navigator.clipboard.readText()") == fault.setting
 
 
+@pytest.mark.slow
 def test_the_page_of_a_finding_plots_its_measure_its_bound_and_its_healthy_peers(open_page: Open) -> None:
     """On a phone, from the table of open findings; the other client ids of its software have failed no records."""
     page = open_page("findings", finding=SHOWN)
@@ -99,6 +100,7 @@ def test_the_page_of_a_finding_plots_its_measure_its_bound_and_its_healthy_peers
     expect(frame).to_contain_text("(other instances of its client id that never have this finding here): 4 an hour")
 
 
+@pytest.mark.slow
 def test_back_and_forward_lead_through_pages_and_states(open_page: Open) -> None:
     page = open_page("")
     row = page.get_by_role("row").filter(has_text=client_id(SHOWN))
@@ -140,6 +142,7 @@ def test_the_tab_and_the_header_name_lake_cluster_and_time(open_page: Open, lake
     expect(main.get_by_role("status").filter(has_text="Old data.")).to_contain_text("The newest push landed")
 
 
+@pytest.mark.slow
 def test_names_are_links_to_their_pages(open_page: Open) -> None:
     page = open_page("client-id", client=client_id(SHOWN))
     main = page.get_by_test_id("stMain")

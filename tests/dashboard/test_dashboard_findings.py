@@ -111,6 +111,7 @@ def test_a_finding_is_acknowledged_muted_and_unmuted_and_the_page_shows_it_at_on
     ]  # fmt: skip
 
 
+@pytest.mark.slow
 def test_a_finding_that_is_resolved_meanwhile(open_page: Open, lake: Path) -> None:
     page = open_page("findings", scheme="dark", finding_id=EVIL)
     keep(page, "findings-dark")

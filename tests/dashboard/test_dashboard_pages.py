@@ -140,6 +140,7 @@ def test_hostile_text_is_shown_and_not_run(open_page: Open) -> None:
     assert page.locator("img[src=x], [data-testid=stMain] script").count() == 0
 
 
+@pytest.mark.slow
 def test_pages_are_readable_in_the_dark(open_page: Open) -> None:
     page = open_page("producers", scheme="dark")
     background = page.evaluate("getComputedStyle(document.querySelector('[data-testid=stApp]')).backgroundColor")
@@ -197,6 +198,7 @@ def test_the_page_about_kip_714_fits_on_a_phone(open_page: Open, serve: Serve, t
     assert "client?instance=" in str(links.nth(1).get_attribute("href"))
 
 
+@pytest.mark.slow
 def test_a_table_in_half_of_the_width_breaks_lines_rather_than_scrolls(open_page: Open) -> None:
     page = open_page("topic", topic="cap-zstd-delta")
     table = page.get_by_role("region", name="Who writes it")

@@ -86,6 +86,7 @@ def saved(frame: Locator) -> list[dict[str, str]]:
         return list(csv.DictReader(file))
 
 
+@pytest.mark.slow
 def test_dragging_over_a_plot_zooms_the_page_and_back_undoes_it(open_page: Open) -> None:
     page = open_page("fleet", **RANGE)
     plot = panel(page, "Data points").locator(DRAWN)

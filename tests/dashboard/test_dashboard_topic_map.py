@@ -51,6 +51,7 @@ def column(page: Page, place: int) -> Locator:
     return page.get_by_role("list", name=HEADINGS[place])
 
 
+@pytest.mark.slow
 def test_dashboard_topic_map_leads_to_the_application_the_topic_and_the_group(open_page: Open) -> None:
     page = open_page("topic", **PAGE)
     main = page.get_by_test_id("stMain")

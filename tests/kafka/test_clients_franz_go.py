@@ -16,6 +16,7 @@ pytestmark = pytest.mark.kafka
 PRODUCER = {"driver.records": 100, "driver.rate": 200, "driver.value_bytes": 10}
 
 
+@pytest.mark.slow
 def test_a_producer_and_a_consumer(clients: LocalClients, landing: Landing, topic: str, franz_go: Path) -> None:
     producer = clients.start("telemetry-go", [franz_go, "producer"], {**PRODUCER, "driver.topic": topic})
     assert producer.wait_for("done")["records"] == 100

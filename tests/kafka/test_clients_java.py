@@ -84,6 +84,7 @@ def test_a_consumer_s_deltas_sum_up_to_its_own_counts_and_it_says_goodbye(
     assert {push.key for push in pushes} == {consumer.client_instance_id}
 
 
+@pytest.mark.slow
 def test_a_group_s_members_sum_up_to_the_group(clients: LocalClients, landing: Landing, topic: str) -> None:
     """Under the newer group protocol (KIP-848) as well."""
     members = [
@@ -218,6 +219,7 @@ def test_wrong_credentials_fail_the_client_and_land_nothing(
     assert landing.pushes("telemetry-intruder") == []
 
 
+@pytest.mark.slow
 def test_streams_tells_every_inner_client(
     cluster: LocalCluster, clients: LocalClients, landing: Landing, topic: str
 ) -> None:

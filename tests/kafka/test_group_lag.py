@@ -152,6 +152,7 @@ def test_a_group_that_has_read_all_of_a_transactional_topic_is_caught_up(synced:
     }
 
 
+@pytest.mark.slow
 def test_deleted_markers_are_no_lost_records(synced: Synced, topic: str) -> None:
     transaction(transactional(synced.cluster, topic), topic, 5)
     commit(synced.cluster, topic, "deleted", 5)

@@ -92,6 +92,7 @@ def test_starts_where_configured_and_goes_on_where_it_ended(
     assert offsets(tmp_path / "time") == [(0, offset) for offset in range(8)]
 
 
+@pytest.mark.slow
 def test_partitions_added_are_read_from_their_beginning(
     cluster: LocalCluster, ingest: Ingest, topic: str, tmp_path: Path
 ) -> None:
@@ -136,6 +137,7 @@ def test_a_topic_deleted_and_made_again_is_refused_and_then_read_on_request(
     cluster.delete_topic("again")
 
 
+@pytest.mark.slow
 def test_records_that_expired_before_they_were_read_are_rows(
     cluster: LocalCluster, ingest: Ingest, topic: str, tmp_path: Path
 ) -> None:

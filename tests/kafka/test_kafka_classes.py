@@ -73,6 +73,7 @@ def test_names_of_classes_in_options(both: tuple[HasJvm, HasJvm]) -> None:
     }
 
 
+@pytest.mark.slow
 def test_every_request_has_the_same_answer(cluster: LocalCluster, both: tuple[HasJvm, HasJvm]) -> None:
     servers = cluster.sasl_bootstrap_servers
 

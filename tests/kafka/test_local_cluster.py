@@ -198,6 +198,7 @@ def test_a_broker_that_ends_at_start_says_why_and_keeps_its_log(
     assert "no.such.Authorizer" in (folder / "broker-1" / "broker.log").read_text()
 
 
+@pytest.mark.slow
 def test_an_interrupted_block_leaves_no_process(remove_kept_folders: Path) -> None:
     pids: list[int | None] = []
     cluster = LocalCluster()

@@ -15,6 +15,7 @@ from tests.support.landing_records import captured, record, write
 from tests.support.quick_session import quick_session
 
 
+@pytest.mark.slow
 def test_a_source_and_a_lake_with_awkward_names(spark: SparkSession, ingest: Ingest, tmp_path: Path) -> None:
     push = captured()["value"][0].as_py()
     lake = tmp_path / 'it\'s "a" #1+2;3&4=5,{6} é$x:y~'

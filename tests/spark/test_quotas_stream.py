@@ -149,6 +149,7 @@ def test_q6_samples_become_rows_and_bad_ones_go_to_quarantine(spark: SparkSessio
     assert len(usage(tmp_path / "lake")) == 5
 
 
+@pytest.mark.slow
 def test_a_batch_that_was_cut_off_after_its_samples_runs_again(spark: SparkSession, tmp_path: Path) -> None:
     lake = tmp_path / "lake"
     write(tmp_path / "in", "a.parquet", [record(0, sample(5)), record(1, b"bad"), record(2, sample(6))])

@@ -30,7 +30,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.getbasetemp() / "personal0" / "in"
 
 
-@pytest.mark.parametrize("how", ["hash", "drop"])
+@pytest.mark.parametrize("how", ["hash", pytest.param("drop", marks=pytest.mark.slow)])
 def test_principals_and_addresses_are_hashed_or_left_out(
     ingest: Ingest, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: str
 ) -> None:

@@ -172,6 +172,7 @@ def test_without_overrides_the_sql_is_the_same() -> None:
     }
 
 
+@pytest.mark.slow
 def test_every_bound_of_every_rule_can_be_overridden() -> None:
     """DuckDB plans the views, whatever columns the rules' SELECTs have."""
     overrides = [

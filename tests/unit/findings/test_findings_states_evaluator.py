@@ -284,6 +284,7 @@ HOURS = st.lists(
 CUTS = st.lists(st.tuples(st.booleans(), st.booleans(), st.booleans()), min_size=12, max_size=12)
 
 
+@pytest.mark.slow
 @settings(max_examples=30, deadline=None)
 @given(hours=HOURS, cuts=CUTS, rules=st.builds(Hysteresis, st.integers(1, 3), st.integers(1, 3), st.integers(1, 4)))
 def test_any_cut_gives_the_rows_of_one_pass(

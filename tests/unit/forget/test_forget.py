@@ -274,7 +274,9 @@ def test_the_log_stays_as_it_was_until_the_history_ends(tmp_path: Path) -> None:
     stream.batch(named(fleet.round(), clients))
 
 
-@pytest.mark.parametrize("killed", [pytest.param("_delete_files", marks=pytest.mark.slow), "replace"])
+@pytest.mark.parametrize(
+    "killed", [pytest.param(each, marks=pytest.mark.slow) for each in ("_delete_files", "replace")]
+)
 def test_killed_while_the_history_ends_the_next_run_ends_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, killed: str
 ) -> None:
@@ -363,8 +365,7 @@ def killed_and_finished(made: Path, lake: Path, client: Client, step: int, monke
 @pytest.mark.parametrize(
     "step",
     [
-        1,
-        pytest.param(20, marks=pytest.mark.slow),
+        *(pytest.param(step, marks=pytest.mark.slow) for step in (1, 20)),
         *(pytest.param(step, marks=[pytest.mark.slow, pytest.mark.soak]) for step in (9, 75)),
     ],
 )
@@ -376,6 +377,7 @@ def test_killed_at_some_step_the_next_run_finishes_it(
     assert killed_and_finished(stream.lake, tmp_path / "copy", clients[2], step, monkeypatch)
 
 
+@pytest.mark.slow
 def test_killed_before_a_commit_it_counts_each_row_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     stream, _, clients = lake_of(tmp_path, 3)
     planned = forget(stream.lake, write=False, client_instance=clients[2].instance)
@@ -490,6 +492,7 @@ def test_a_dry_run_changes_no_file_and_counts_what_the_run_removes(erased: Erase
     assert forget(erased.stream.lake, client_instance=erased.client.instance) == {}
 
 
+@pytest.mark.slow
 def test_a_damaged_state_file(tmp_path: Path) -> None:
     stream, _, clients = lake_of(tmp_path)
     keys = keys_of(stream.lake, client_instance=clients[2].instance)

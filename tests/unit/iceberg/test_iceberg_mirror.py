@@ -428,6 +428,7 @@ def killed_at(step: int | None = None) -> Iterator[list[str]]:
         yield steps
 
 
+@pytest.mark.slow
 def test_a_kill_between_any_two_steps_is_mended_by_the_next_run(tmp_path: Path) -> None:
     lake, saved = tmp_path / "lake", tmp_path / "saved"
     for minute in range(4):

@@ -21,7 +21,7 @@ pytestmark = pytest.mark.lake
 LAKE = f"s3a://{BUCKET}/lake"
 
 
-@pytest.fixture(params=[GOFAKES3, pytest.param(VERSITYGW, marks=pytest.mark.slow)])
+@pytest.fixture(params=[pytest.param(each, marks=pytest.mark.slow) for each in (GOFAKES3, VERSITYGW)])
 def server(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[S3Server]:

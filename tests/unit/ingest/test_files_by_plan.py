@@ -128,6 +128,7 @@ def test_rows_are_the_same_with_notes_of_any_number_and_without(tmp_path: Path) 
     assert check(stream.lake, fleet.ledger).problems == []
 
 
+@pytest.mark.slow
 def test_a_shard_twice_as_large_as_the_others_has_the_same_rows(tmp_path: Path) -> None:
     """With four shards and with two, by tasks that have one shard each and by one that has all."""
     fleet, sizes = Fleet(clients=40), Counter[int]()

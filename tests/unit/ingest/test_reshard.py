@@ -133,6 +133,7 @@ def killed_at(step: int) -> Iterator[list[str]]:
         yield done
 
 
+@pytest.mark.slow
 def test_killed_at_any_step_the_lake_has_the_old_number_or_the_new_one(tmp_path: Path) -> None:
     """And goes on: the command can be run again, or a batch."""
     stream, fleet = stream_in(tmp_path / "0"), Fleet(clients=6)
@@ -196,6 +197,7 @@ def test_files_of_two_batches_before_stay(tmp_path: Path) -> None:
     assert [state_of(stream, number) for number in (1, 2)] == before
 
 
+@pytest.mark.slow
 def test_a_replay_from_a_snapshot_of_another_number(tmp_path: Path, straight: OneRun) -> None:
     stream, rounds = stream_in(tmp_path), straight.rounds
     stream.batch(rounds[0])

@@ -68,6 +68,7 @@ PLACES = {
 }  # fmt: skip
 
 
+@pytest.mark.slow
 def test_at_thousands_of_random_moments(tmp_path: Path) -> None:
     """Signals of another process: one from a thread arrives only where the main thread waits."""
     draw, out = random.Random(1), tmp_path / "out"

@@ -12,18 +12,17 @@ from tests.support.ledger_run import Run
 
 pytestmark = pytest.mark.lake  # it starts jobs
 
+TIMES = 3
 LOSER = f"exit code 1: {ENDS}..."
 
 
-@pytest.mark.parametrize(
-    ("fault", "times"),
-    [("zombie", 1), *(pytest.param(fault, 3, marks=pytest.mark.slow) for fault in FAULTS_OF_WRITERS)],
-)
-def test_the_job_before_ends_and_no_row_is_lost_or_doubled(tmp_path: Path, fault: str, times: int) -> None:
+@pytest.mark.slow
+@pytest.mark.parametrize("fault", FAULTS_OF_WRITERS)
+def test_the_job_before_ends_and_no_row_is_lost_or_doubled(tmp_path: Path, fault: str) -> None:
     run = Run(tmp_path)
     try:
-        seen = take_over(run, times, random.Random(1), FAULTS_OF_WRITERS[fault])
+        seen = take_over(run, TIMES, random.Random(1), FAULTS_OF_WRITERS[fault])
     finally:
         run.close()
     assert run.verdict().problems == []
-    assert seen["ended by SIGKILL" if fault == "killed at a step" else LOSER] == times, seen
+    assert seen["ended by SIGKILL" if fault == "killed at a step" else LOSER] == TIMES, seen

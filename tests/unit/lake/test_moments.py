@@ -173,6 +173,7 @@ def test_what_retention_has_dropped_is_in_no_moment(job: Job, monkeypatch: pytes
     assert seen(job.lake, 1)["outcomes"][0] > 0
 
 
+@pytest.mark.slow
 def test_what_was_forgotten_is_in_no_moment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     fleet = Fleet(clients=3)
     clients = [Client(fleet, number) for number in range(2)]
@@ -202,6 +203,7 @@ def test_what_was_forgotten_is_in_no_moment(tmp_path: Path, monkeypatch: pytest.
         rows(3)
 
 
+@pytest.mark.slow
 def test_a_swap_of_replay_is_a_moment(job: Job, monkeypatch: pytest.MonkeyPatch) -> None:
     for _ in range(2):
         job.batch()

@@ -29,7 +29,7 @@ pytestmark = pytest.mark.lake
 COMMIT = r"_delta_log/\d{20}\.json"
 
 
-@pytest.fixture(scope="module", params=[GOFAKES3, pytest.param(VERSITYGW, marks=pytest.mark.slow)])
+@pytest.fixture(scope="module", params=[pytest.param(each, marks=pytest.mark.slow) for each in (GOFAKES3, VERSITYGW)])
 def server(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
     server = S3Server.start(tmp_path_factory.mktemp("s3") / "objects", request.param)
     yield server

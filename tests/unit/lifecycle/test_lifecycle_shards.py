@@ -140,6 +140,7 @@ def test_files_of_a_step_that_failed_are_not_used(
     assert said(lake) == plain
 
 
+@pytest.mark.slow
 def test_an_attempt_that_is_made_again_begins_with_the_state_before(
     tmp_path: Path, taken: list[int], plain: Said
 ) -> None:

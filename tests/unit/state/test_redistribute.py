@@ -100,6 +100,7 @@ def spent(states: Mapping[int, ShardState]) -> list[tuple[int, ...]]:
     return sorted(tuple(row.values()) for row in counts.to_pylist() if row["landed_bytes_sum"])
 
 
+@pytest.mark.slow
 def test_the_state_is_that_of_a_run_with_this_number_of_shards(tmp_path: Path) -> None:
     """Row for row, in mid-stream: 2 -> 8 -> 3 -> 1."""
     batches = pushes_of(0)

@@ -381,6 +381,7 @@ def real(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return lake
 
 
+@pytest.mark.slow
 def test_m15_bytes_and_points_are_those_that_are_left_of_real_pushes(real: Path) -> None:
     payloads = [
         (headers["client_instance_id"], pb.MetricsData.FromString(each["value"]))

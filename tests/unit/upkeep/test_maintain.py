@@ -235,6 +235,7 @@ def test_outcomes_stay_where_the_retention_of_their_pushes_fails(
     assert done["metric_points"].dropped_days == ("2026-11-20",)
 
 
+@pytest.mark.slow
 def test_a_killed_day_of_pushes_goes_on_after_the_files_that_were_committed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -158,6 +158,7 @@ def test_files_of_row_groups_with_other_attributes_are_merged(tmp_path: Path) ->
     assert values == [[("group_member_id", value)] for value in "aabb"]
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("few")
 def test_the_rows_stay_and_the_stream_and_a_replay_go_on(tmp_path: Path) -> None:
     stream, fleet = LocalStream(tmp_path), Fleet(clients=3)

@@ -173,6 +173,7 @@ def test_points_without_a_client_id_are_sorted_by_client(tmp_path: Path) -> None
     assert read["client_instance_id"].to_pylist() == sorted(rows["client_instance_id"].to_pylist())
 
 
+@pytest.mark.slow
 def test_more_rows_than_fit_are_sorted_on_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     stream = LocalStream(tmp_path)
     stream.batch(Fleet().round(pushes=5))

@@ -145,7 +145,8 @@ class Choice:
             return self._with(self._views(path.stem) | words) | self._beside_loaders()
         # Product code names pages only to its users.
         found = self._with(words, "tests." if path.suffix == ".md" else "")
-        for folder in path.parts[-2::-1] if not found else ():
+        # A benchmark's figures are read by their names alone: `runs` is a word of many tests.
+        for folder in path.parts[-2::-1] if not found and path.parts[0] != "benchmarks" else ():
             if found := self._with({folder}, "tests.", "sandbox.") | self._with({f"{PREFIX}{folder}"}):
                 break
         return found

@@ -97,6 +97,8 @@ def test_a_removed_name_is_a_change() -> None:
         ("sql/lag.sql", {"tests/unit/test_views.py", "tests/unit/test_named.py"}),
         ("sql/alone.sql", {"tests/unit/test_views.py"}),
         ("tests/data/made.json", {"tests/unit/test_named.py"}),
+        ("lag/nobody.json", {"tests/unit/test_views.py"}),  # by its folder
+        ("benchmarks/lag/nobody.json", set()),
         ("docs/nobody.md", set()),
         ("docs/named.md", set()),  # by a message of the product
     ],

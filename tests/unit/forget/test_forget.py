@@ -274,9 +274,8 @@ def test_the_log_stays_as_it_was_until_the_history_ends(tmp_path: Path) -> None:
     stream.batch(named(fleet.round(), clients))
 
 
-@pytest.mark.parametrize(
-    "killed", [pytest.param(each, marks=pytest.mark.slow) for each in ("_delete_files", "replace")]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("killed", ["_delete_files", "replace"])
 def test_killed_while_the_history_ends_the_next_run_ends_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, killed: str
 ) -> None:
@@ -362,13 +361,8 @@ def killed_and_finished(made: Path, lake: Path, client: Client, step: int, monke
     return died
 
 
-@pytest.mark.parametrize(
-    "step",
-    [
-        *(pytest.param(step, marks=pytest.mark.slow) for step in (1, 20)),
-        *(pytest.param(step, marks=[pytest.mark.slow, pytest.mark.soak]) for step in (9, 75)),
-    ],
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("step", [1, 20, *(pytest.param(step, marks=pytest.mark.soak) for step in (9, 75))])
 def test_killed_at_some_step_the_next_run_finishes_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: int
 ) -> None:

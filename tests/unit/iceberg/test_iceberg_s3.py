@@ -16,12 +16,12 @@ from kafka_telemetry_lake.pipelines.tables.operator import METRIC_POINTS, PUSHES
 from tests.support.s3_server import BUCKET, GOFAKES3, VERSITYGW, S3Server
 from tests.unit.iceberg.mirrored import POINTS, merge, put, rows
 
-pytestmark = pytest.mark.lake
+pytestmark = [pytest.mark.lake, pytest.mark.slow]  # Go builds the servers
 
 LAKE = f"s3a://{BUCKET}/lake"
 
 
-@pytest.fixture(params=[pytest.param(each, marks=pytest.mark.slow) for each in (GOFAKES3, VERSITYGW)])
+@pytest.fixture(params=[GOFAKES3, VERSITYGW])
 def server(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[S3Server]:

@@ -24,12 +24,12 @@ from tests.support.patience import PATIENCE_S
 from tests.support.s3_proxy import Fault, S3Proxy, proxied
 from tests.support.s3_server import BUCKET, GOFAKES3, VERSITYGW, S3Server
 
-pytestmark = pytest.mark.lake
+pytestmark = [pytest.mark.lake, pytest.mark.slow]  # Go builds the servers
 
 COMMIT = r"_delta_log/\d{20}\.json"
 
 
-@pytest.fixture(scope="module", params=[pytest.param(each, marks=pytest.mark.slow) for each in (GOFAKES3, VERSITYGW)])
+@pytest.fixture(scope="module", params=[GOFAKES3, VERSITYGW])
 def server(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
     server = S3Server.start(tmp_path_factory.mktemp("s3") / "objects", request.param)
     yield server
@@ -228,7 +228,6 @@ def test_expired_credentials_are_one_line(lake: str, store: S3Proxy) -> None:
     assert versions(lake) == (2, 1)
 
 
-@pytest.mark.slow
 def test_a_store_that_stays_away_is_an_error_and_nothing_is_written(lake: str, store: S3Proxy) -> None:
     log = CommitLog(PUSH_OUTCOMES.uri(lake))
     strike = store.strike(Fault.UNAVAILABLE, "PUT", COMMIT, times=1000)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -86,20 +87,43 @@ def address(serve: Serve, lake: Path, browser: Browser) -> str:  # without a bro
 @pytest.fixture
 def open_page(browser: Browser, address: str) -> Iterator[Open]:
     """Open a page of the module's lake, wait until it stands; see that nothing broke or was asked of other hosts."""
+    with _watched(browser) as page:
+
+        def open_it(path: str, scheme: str = "light", at: str = address, **query: object) -> Page:
+            page.emulate_media(color_scheme="dark" if scheme == "dark" else "light")
+            page.goto(f"{at}/{path}?{urlencode(query, doseq=True)}")
+            settled(page)
+            return page
+
+        yield open_it
+
+
+@pytest.fixture(scope="module")
+def visit(browser: Browser, address: str) -> Iterator[Callable[[str], Page]]:
+    """Come to a page of this title as visitors do, by the navigation. To open each anew costs 2 CPU-s more."""
+    with _watched(browser) as page:
+        page.goto(address)
+        settled(page)
+
+        def by_link(title: str) -> Page:
+            links = page.get_by_role("navigation", name="Pages").get_by_role("link")
+            links.filter(has_text=re.compile(f"^{re.escape(title)}")).click()
+            expect(page.locator("[data-testid=stMain] h1")).to_have_text(title)
+            settled(page)
+            return page
+
+        yield by_link
+
+
+@contextmanager
+def _watched(browser: Browser) -> Iterator[Page]:
     context = browser.new_context(viewport={"width": 1400, "height": 1000})
     broken: list[str] = []
     context.set_default_timeout(PATIENCE_MS)
     page = context.new_page()
     page.on("pageerror", lambda error: broken.append(str(error)))
     page.on("request", lambda request: broken.append(request.url) if _is_foreign(request.url) else None)
-
-    def open_it(path: str, scheme: str = "light", at: str = address, **query: object) -> Page:
-        page.emulate_media(color_scheme="dark" if scheme == "dark" else "light")
-        page.goto(f"{at}/{path}?{urlencode(query, doseq=True)}")
-        settled(page)
-        return page
-
-    yield open_it
+    yield page
     context.close()
     assert broken == []
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -49,9 +50,8 @@ def keep(page: Page, name: str) -> None:
 
 
 @pytest.mark.parametrize("path", BY_PATH)
-def test_every_page_shows_the_captured_lake(open_page: Open, path: str) -> None:
-    page = open_page(path)
-    expect(page.locator("[data-testid=stMain] h1")).to_have_text(BY_PATH[path].title)
+def test_every_page_shows_the_captured_lake(visit: Callable[[str], Page], path: str) -> None:
+    page = visit(BY_PATH[path].title)
     expect(page.get_by_test_id("stMain")).to_contain_text("139 client instances")
     expect(page.get_by_test_id("stAlertContentError")).to_have_count(0)
     expect(page.locator("[data-testid=stVegaLiteChart] canvas, [data-testid=stVegaLiteChart] svg")).to_have_count(

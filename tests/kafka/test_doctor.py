@@ -58,6 +58,7 @@ def bare() -> Iterator[LocalCluster]:
         yield cluster
 
 
+@pytest.mark.slow
 def test_a_cluster_without_plugin_and_subscription(bare: LocalCluster, capsys: pytest.CaptureFixture[str]) -> None:
     bare.delete_topic("client-quotas")
     code, checks = examine(capsys, bare.bootstrap_servers)
@@ -69,6 +70,7 @@ def test_a_cluster_without_plugin_and_subscription(bare: LocalCluster, capsys: p
     assert checks["topic client-telemetry"]["status"] == "ok"
 
 
+@pytest.mark.slow
 def test_a_listener_with_tls_is_asked_too(bare: LocalCluster) -> None:
     host, _, port = bare.tls_bootstrap_servers.partition(":")
     keys = advertised(host, int(port), tls=True).api_keys
@@ -76,6 +78,7 @@ def test_a_listener_with_tls_is_asked_too(bare: LocalCluster) -> None:
     assert PUSH_TELEMETRY not in keys
 
 
+@pytest.mark.slow
 def test_connect_makes_what_is_missing_only_with_consent(
     bare: LocalCluster, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

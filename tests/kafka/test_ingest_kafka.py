@@ -108,7 +108,8 @@ def test_partitions_added_are_read_from_their_beginning(
 
 
 # Fewer and more than were read of the topic before.
-@pytest.mark.parametrize("records", [3, pytest.param(8, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("records", [3, 8])
 def test_a_topic_deleted_and_made_again_is_refused_and_then_read_on_request(
     cluster: LocalCluster, ingest: Ingest, tmp_path: Path, records: int
 ) -> None:

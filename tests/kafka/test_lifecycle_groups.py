@@ -51,6 +51,7 @@ def rewinds(lake: Path) -> list[dict[str, str]]:
     return [dict(row["detail"]) for row in rows if row["event"] == "offset_rewound"]
 
 
+@pytest.mark.slow
 def test_members_and_offsets_of_groups_that_push_nothing(
     cluster: LocalCluster, clients: LocalClients, topic: str, tmp_path: Path
 ) -> None:

@@ -11,6 +11,8 @@ from kafka_telemetry_lake.pipelines.runtime.kafka_reach import check_brokers
 from kafka_telemetry_lake.sandbox.cluster import LocalCluster
 from tests.support.patience import idle_clock
 
+pytestmark = pytest.mark.slow
+
 LISTENERS = {"PLAINTEXT": "plain", "SASL_PLAINTEXT": "sasl", "SASL_SSL": "tls"}
 
 

@@ -33,7 +33,7 @@ from .receiver_brokers import (
     wait_for_status,
 )
 
-pytestmark = pytest.mark.kafka
+pytestmark = [pytest.mark.kafka, pytest.mark.slow]
 
 # The oldest and the newest that the plugin is for; `make soak` also the one between, which other tests run.
 VERSIONS = ("4.4.0", "3.9.1", pytest.param("4.3.1", marks=pytest.mark.soak))
@@ -61,7 +61,6 @@ def small_queue(request: pytest.FixtureRequest) -> Iterator[LocalCluster]:
         cluster.keep_folder = request.session.testsfailed > 0
 
 
-@pytest.mark.slow
 def test_pushes_lost_while_the_landing_topic_is_gone_are_counted_and_clients_push_on(
     small_queue: LocalCluster, ingest: Ingest, tmp_path: Path
 ) -> None:
@@ -95,7 +94,6 @@ def test_pushes_lost_while_the_landing_topic_is_gone_are_counted_and_clients_pus
     assert set(rows[-1].lost) == {"queue_full", "send_failed"}
 
 
-@pytest.mark.slow
 def test_a_broker_stopped_with_a_full_queue_stops_in_time_and_tells_its_last_counts_at_the_next_start(
     small_queue: LocalCluster, ingest: Ingest, tmp_path: Path
 ) -> None:
@@ -137,7 +135,6 @@ def test_a_broker_stopped_with_a_full_queue_stops_in_time_and_tells_its_last_cou
     assert health(tmp_path, former.started_ms)[-1] == former
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     "version", ["3.9.1", *(pytest.param(each, marks=pytest.mark.soak) for each in ("4.4.0", "4.3.1"))]
 )
@@ -177,14 +174,7 @@ def test_a_push_of_5_mib_lands_whole_or_as_headers_that_say_it_was_too_large(
     assert health(tmp_path, end.started_ms)[-1].lost == {"too_large": len(cut)}
 
 
-@pytest.mark.parametrize(
-    "version",
-    [
-        "4.3.1",
-        pytest.param("3.9.1", marks=pytest.mark.slow),
-        pytest.param("4.4.0", marks=[pytest.mark.slow, pytest.mark.soak]),
-    ],
-)
+@pytest.mark.parametrize("version", ["4.3.1", "3.9.1", pytest.param("4.4.0", marks=pytest.mark.soak)])
 def test_wrong_settings_are_reported_in_the_broker_s_log_and_the_defaults_serve(version: str) -> None:
     wrong = {
         "queue.records": "-5",
@@ -223,7 +213,6 @@ def test_wrong_settings_are_reported_in_the_broker_s_log_and_the_defaults_serve(
     assert unknown.endswith("); it is ignored")
 
 
-@pytest.mark.slow
 def test_payloads_compressed_by_the_receiver_are_read_in_every_codec(ingest: Ingest, tmp_path: Path) -> None:
     settings = {f"{LANDER}payload.compression": CODECS[0]}
     with LocalCluster(plugin=receiver_jar(), properties=settings) as cluster:

@@ -58,6 +58,7 @@ def test_a_worker_of_another_release_is_refused(tmp_path: Path) -> None:
     assert table(lake, "push_outcomes").num_rows == 20
 
 
+@pytest.mark.slow
 def test_the_jobs_of_a_batch_have_names(ingest: Ingest, job_names: list[str], tmp_path: Path) -> None:
     pushes = captured()
     write(tmp_path / "in", "0.parquet", pushes.slice(0, 20))

@@ -43,31 +43,22 @@ def test_c1_points_are_sorted_by_time_across_the_pushes_of_a_batch() -> None:
     ]
 
 
-def test_c1_points_of_one_push_are_sorted_too() -> None:
-    metrics = [counter(30, 0, 3), counter(10, 0, 1)]
-    assert values_of(Shard().points(push(1, *metrics)), *RESULT) == [
-        ("converted", 20, at(1)),
-        ("first", 10, at(0)),
-    ]
-
-
 def test_c1_ties_keep_arrival_order() -> None:
     results = batch_converted((20, 0, 2), (10, 0, 1), (11, 0, 1))
     assert results == [("converted", 10, at(1)), ("first", 10, at(0)), ("conflict", None, None)]
 
 
-def test_c2_late_points_do_not_move_the_baseline() -> None:
-    """Moving it back would count 2 -> 3 twice."""
-    assert converted((10, 0, 1), (30, 0, 3), (20, 0, 2), (35, 0, 4)) == [
-        ("first", 10, at(0)),
-        ("converted", 20, at(1)),
-        ("late", None, None),
-        ("converted", 5, at(3)),
-    ]
-
-
-def test_c2_late_comes_before_every_reset() -> None:
-    assert converted((10, 0, 5), (3, 2, 4), (12, 0, 6))[1:] == [("late", None, None), ("converted", 2, at(5))]
+@pytest.mark.parametrize(
+    ("points", "results"),
+    [
+        # Moving the baseline back would count 2 -> 3 twice.
+        ([(30, 0, 3), (20, 0, 2), (35, 0, 4)], [("late", None, None), ("converted", 5, at(3))]),
+        ([(10, 0, 5), (3, 2, 4), (12, 0, 6)], [("late", None, None), ("converted", 2, at(5))]),  # no reset
+        ([(10, 0, 1), (11, 0, 1), (12, 0, 2)], [("conflict", None, None), ("converted", 2, at(1))]),
+    ],
+)
+def test_c2_late_points_and_conflicts_do_not_move_the_baseline(points: list[Any], results: list[Any]) -> None:
+    assert converted(*points)[1:] == results
 
 
 def test_c2_the_same_time_and_value_is_a_duplicate() -> None:
@@ -79,24 +70,10 @@ def test_c2_the_same_time_and_value_is_a_duplicate() -> None:
     assert values_of([shard.one(push(3, counter(12, 0, 2)))], *RESULT) == [("converted", 2, at(1))]
 
 
-def test_c2_the_same_time_and_another_value_is_a_conflict() -> None:
-    assert converted((10, 0, 1), (11, 0, 1), (12, 0, 2))[1:] == [
-        ("conflict", None, None),
-        ("converted", 2, at(1)),
-    ]
-
-
-def test_c3_the_first_point_counts_in_full_since_its_start() -> None:
-    assert converted((10, 0, 1)) == [("first", 10, at(0))]
-
-
 @pytest.mark.parametrize("start", [None, 1, 1.5])
-def test_c3_without_a_start_before_it_the_first_point_is_a_baseline(start: float | None) -> None:
-    assert converted((10, start, 1), (13, start, 2))[0] == ("baseline", 0, None)
-
-
-def test_c3_after_an_unknown_start_differences_go_on() -> None:
-    assert converted((10, None, 1), (13, None, 2))[1] == ("converted", 3, at(1))
+def test_c3_c4_without_a_start_before_it_the_first_point_is_a_baseline(start: float | None) -> None:
+    """Differences go on, for an unchanged start is never a reset: here it is, or may be, the last time."""
+    assert converted((10, start, 1), (13, start, 2)) == [("baseline", 0, None), ("converted", 3, at(1))]
 
 
 @pytest.mark.parametrize("start", [2, 2.5])
@@ -115,11 +92,6 @@ def test_c4_a_new_start_at_or_after_the_time_is_a_baseline(start: float) -> None
         ("baseline", 0, None),
         ("converted", 2, at(3)),
     ]
-
-
-def test_c4_an_unchanged_start_is_never_a_reset() -> None:
-    """After a baseline with start == time the next start equals the last time."""
-    assert converted((10, 1, 1), (13, 1, 2)) == [("baseline", 0, None), ("converted", 3, at(1))]
 
 
 @pytest.mark.parametrize(
@@ -152,23 +124,15 @@ def test_c4_the_baseline_moves_when_only_the_start_changes() -> None:
     ]
 
 
-def test_c6_a_start_that_moved_but_stays_before_the_last_time_is_flagged() -> None:
+@pytest.mark.parametrize("start", [1, None])
+def test_c6_a_start_that_moves_before_the_last_time_or_vanishes_is_flagged(start: float | None) -> None:
     shard = Shard()
     shard.run(push(1, counter(10, 0, 2)))
-    row = shard.one(push(2, counter(15, 1, 3)))
-    assert values_of([row], *RESULT, "flags") == [("converted", 5, at(2), ["start_moved"])]
-    assert shard.one(push(3, counter(16, 1, 4)))["flags"] is None
-
-
-def test_c6_a_start_that_vanishes_is_flagged() -> None:
-    shard = Shard()
-    shard.run(push(1, counter(10, 0, 2)))
-    row = shard.one(push(2, counter(15, None, 3)))
-    assert values_of([row], *RESULT, "flags") == [("converted", 5, at(2), ["start_moved"])]
-
-
-def test_c6_an_unchanged_value_converts_to_zero() -> None:
-    assert converted((10, 0, 1), (10, 0, 2))[1] == ("converted", 0, at(1))
+    rows = [shard.one(push(2, counter(15, start, 3))), shard.one(push(3, counter(15, start, 4)))]
+    assert values_of(rows, *RESULT, "flags") == [
+        ("converted", 5, at(2), ["start_moved"]),
+        ("converted", 0, at(3), None),
+    ]
 
 
 def flip(first: Any, *rest: Any) -> list[Any]:
@@ -203,64 +167,56 @@ def test_c9_what_is_known_of_a_total_at_a_flip(metrics: list[Any], last: Any) ->
     assert flip(*metrics)[-1] == last
 
 
-def test_c9_delta_to_cumulative_the_first_point_is_a_baseline() -> None:
-    """Its increments have passed as deltas already."""
-    assert flip(delta(5, 0, 1), delta(6, 1, 2), counter(13, 0, 3), counter(14, 0, 4))[2:] == [
-        ("flip_baseline", 0, None),
-        ("converted", 1, at(3)),
-    ]
+FLIPS = [
+    (
+        [counter(10, 0, 1), delta(14, 2, 2), delta(3, 2, 3), counter(19, 0, 4), counter(20, 0, 5), delta(23, 6, 6)],
+        [
+            ("first", 10, at(0)),
+            ("flip_converted", 4, at(1)),
+            ("delta", 3, at(2)),
+            ("flip_baseline", 0, None),
+            ("converted", 1, at(4)),
+            ("flip_converted", 3, at(5)),
+        ],
+    ),
+    # The increments of the first total have passed as deltas already.
+    (
+        [delta(5, 0, 1), delta(6, 1, 2), counter(13, 0, 3), counter(14, 0, 4)],
+        [("delta", 5, at(0)), ("delta", 6, at(1)), ("flip_baseline", 0, None), ("converted", 1, at(3))],
+    ),
+    # Java starts its series anew: start_time is the flip's time, the value the lifetime total.
+    (
+        [delta(5, 0, 1), counter(13, 3, 3), counter(15, 3, 4)],
+        [("delta", 5, at(0)), ("flip_baseline", 0, None), ("converted", 2, at(3))],
+    ),
+    # The growth of a total that deltas came after is unknown; what has grown since then is not.
+    (
+        [counter(10, 0, 1), delta(2, 1, 2), delta(13, 3, 3), delta(15, 4, 4), counter(16, 0, 5)],
+        [
+            ("first", 10, at(0)),
+            ("delta", 2, at(1)),
+            ("flip_baseline", 0, None),
+            ("flip_converted", 2, at(3)),
+            ("flip_baseline", 0, None),
+        ],
+    ),
+    # librdkafka: the total includes what has passed as deltas since the last one.
+    (
+        [counter(10, 0, 1), delta(4, 1, 2), counter(16, 0, 3), counter(17, 0, 4)],
+        [("first", 10, at(0)), ("delta", 4, at(1)), ("flip_baseline", 0, None), ("converted", 1, at(3))],
+    ),
+    # franz-go leaves out zeros: nothing of this series has passed as delta.
+    (
+        [counter(10, 0, 1), delta(1, 1, 2, name="other.total"), counter(12, 0, 3)],
+        [("first", 10, at(0)), ("delta", 1, at(1)), ("converted", 2, at(1))],
+    ),
+]
 
 
-def test_c9_java_starts_its_series_anew_at_the_flip() -> None:
-    """start_time is the flip's time, the value the lifetime total."""
-    assert flip(delta(5, 0, 1), counter(13, 3, 3), counter(15, 3, 4))[1:] == [
-        ("flip_baseline", 0, None),
-        ("converted", 2, at(3)),
-    ]
-
-
-def test_c9_there_and_back_again() -> None:
-    assert flip(
-        counter(10, 0, 1),
-        delta(14, 2, 2),
-        delta(3, 2, 3),
-        counter(19, 0, 4),
-        counter(20, 0, 5),
-        delta(23, 6, 6),
-    ) == [
-        ("first", 10, at(0)),
-        ("flip_converted", 4, at(1)),
-        ("delta", 3, at(2)),
-        ("flip_baseline", 0, None),
-        ("converted", 1, at(4)),
-        ("flip_converted", 3, at(5)),
-    ]
-
-
-def test_c9_a_second_lifetime_total_is_differenced_from_the_first() -> None:
-    """The first one's growth is unknown, for deltas came before it; what has grown since then is not."""
-    assert flip(counter(10, 0, 1), delta(2, 1, 2), delta(13, 3, 3), delta(15, 4, 4), counter(16, 0, 5))[1:] == [
-        ("delta", 2, at(1)),
-        ("flip_baseline", 0, None),
-        ("flip_converted", 2, at(3)),
-        ("flip_baseline", 0, None),
-    ]
-
-
-def test_c9_ordinary_deltas_since_a_total_make_the_next_total_a_baseline() -> None:
-    """librdkafka: the total includes what has passed as deltas since the last one."""
-    assert flip(counter(10, 0, 1), delta(4, 1, 2), counter(16, 0, 3), counter(17, 0, 4))[1:] == [
-        ("delta", 4, at(1)),
-        ("flip_baseline", 0, None),
-        ("converted", 1, at(3)),
-    ]
-
-
-def test_c9_a_series_without_deltas_in_between_goes_on() -> None:
-    """franz-go leaves out zeros: nothing of this series has passed as delta."""
-    shard = Shard()
-    shard.run(push(1, counter(10, 0, 1)), push(2, delta(1, 1, 2, name="other.total")))
-    assert values_of([shard.one(push(3, counter(12, 0, 3)))], *RESULT) == [("converted", 2, at(1))]
+@pytest.mark.parametrize(("metrics", "results"), FLIPS)
+def test_c9_there_and_back_again_in_batches_of_one_and_of_all(metrics: list[Any], results: list[Any]) -> None:
+    assert flip(*metrics) == results
+    assert values_of(Shard().points(*(push(i, metric) for i, metric in enumerate(metrics))), *RESULT) == results
 
 
 def test_c9_a_late_push_is_no_flip() -> None:
@@ -268,17 +224,6 @@ def test_c9_a_late_push_is_no_flip() -> None:
     shard.run(push(1, delta(1, 0, 1)), push(2, counter(5, 0, 3)))
     for late in (push(3, delta(1, 1, 2)), push(4, counter(6, 0, 4))):
         assert "temporality_flip" not in values_of(shard.run(late).client_events.to_pylist(), "event")
-
-
-def test_c9_a_flip_within_one_batch() -> None:
-    metrics = [counter(10, 0, 1), delta(14, 2, 2), delta(3, 2, 3), counter(19, 0, 4)]
-    rows = Shard().points(*(push(i, metric) for i, metric in enumerate(metrics)))
-    assert values_of(rows, "delta_status", "delta_int") == [
-        ("first", 10),
-        ("flip_converted", 4),
-        ("delta", 3),
-        ("flip_baseline", 0),
-    ]
 
 
 def test_c9_histograms_flip_like_sums() -> None:
@@ -328,6 +273,7 @@ def test_c11_a_restarted_job_goes_on_where_it_was() -> None:
     ("metric", "landed", "result"),
     [
         (counter(12, 0, DAY + 2), DAY + 1.000001, ("baseline", 0, None)),
+        (counter(12, 0, DAY + 1), DAY + 1, ("converted", 2, at(1))),  # exactly a day is not too long
         (counter(12, 0, 32 * DAY), 32 * DAY, ("first", 12, at(0))),  # the tombstone is gone
         (delta(15, 2 * DAY, 2 * DAY), 2 * DAY, ("flip_baseline", 0, None)),  # it is known to have sent totals
     ],
@@ -338,18 +284,10 @@ def test_c12_a_client_is_evicted_a_day_after_its_last_push(metric: Any, landed: 
     assert values_of([shard.one(push(2, metric, landed=landed))], *RESULT) == [result]
 
 
-def test_c12_exactly_a_day_is_not_too_long() -> None:
-    shard = Shard()
-    shard.run(push(1, counter(10, 0, 1), landed=1))
-    row = shard.one(push(2, counter(12, 0, DAY + 1), landed=DAY + 1))
-    assert values_of([row], *RESULT) == [("converted", 2, at(1))]
-
-
 def test_c12_a_terminated_client_is_evicted_after_an_hour() -> None:
     shard = Shard()
     shard.run(push(1, counter(10, 0, 1), landed=1, terminating=True))
-    row = shard.one(push(2, counter(12, 0, 3602), landed=3601.5))
-    assert values_of([row], *RESULT) == [("baseline", 0, None)]
+    assert values_of([shard.one(push(2, counter(12, 0, 3602), landed=3601.5))], *RESULT) == [("baseline", 0, None)]
 
 
 def test_c12_a_push_after_the_terminating_one_revives_the_client() -> None:
@@ -379,16 +317,8 @@ def test_c12_the_tombstone_holds_for_series_that_return_later_still() -> None:
     shard = Shard()
     shard.run(push(1, counter(10, 0, 1), counter(20, 0, 1, name="b.total"), landed=1))
     shard.run(push(2, counter(12, 0, 2 * DAY), landed=2 * DAY))
-    row = shard.one(push(3, counter(23, 0, 2 * DAY + 1, name="b.total"), landed=2 * DAY + 1))
-    assert values_of([row], *RESULT) == [("baseline", 0, None)]
-
-
-def test_c12_a_returned_series_is_converted_again() -> None:
-    shard = Shard()
-    shard.run(push(1, counter(10, 0, 1), landed=1))
     rows = shard.points(
-        push(2, counter(12, 0, 2 * DAY), landed=2 * DAY),
-        push(3, counter(15, 0, 2 * DAY + 1), landed=2 * DAY + 1),
+        push(3, counter(23, 0, 2 * DAY + 1, name="b.total"), counter(15, 0, 2 * DAY + 1), landed=2 * DAY + 1)
     )
     assert values_of(rows, *RESULT) == [("baseline", 0, None), ("converted", 3, at(2 * DAY))]
 
@@ -410,26 +340,18 @@ def test_c12_what_was_removed_is_evicted_whenever_it_returns() -> None:
     assert values_of([row], *RESULT) == [("baseline", 0, None)]
 
 
-def test_c12_eviction_follows_the_clients_own_partition() -> None:
+def test_c12_state_is_removed_when_the_clients_own_partition_has_moved_well_past() -> None:
     """Another partition is read far ahead: nothing that is live there may go."""
-    shard = Shard()
-    shard.run(push(1, counter(10, 0, 1), landed=1))
-    shard.run(push(1, gauge(1, 9 * DAY), landed=9 * DAY, partition=1, client_instance_id="x" * 22))
-    assert shard.state.numbers.num_rows == 1
-    assert values_of([shard.one(push(2, counter(12, 0, 2)))], *RESULT) == [("converted", 2, at(1))]
-
-
-def test_c12_state_is_removed_when_the_partition_has_moved_well_past() -> None:
-    shard = Shard()
-    shard.run(push(1, counter(10, 0, 1), histogram((1, 0, 0), 0, 1), landed=1))
-    other: dict[str, Any] = {"client_instance_id": "x" * 22}
+    shard, other = Shard(), {"client_instance_id": "x" * 22}
+    shard.run(push(1, counter(10, 0, 1), histogram((1, 0, 0), 0, 1), delta(1, 0, 1, name="d.total"), landed=1))
+    shard.run(push(1, gauge(1, 9 * DAY), landed=9 * DAY, partition=1, client_instance_id="y" * 22))
     shard.run(push(2, gauge(1, DAY + 2), landed=DAY + 2, **other))
     assert (shard.state.numbers.num_rows, shard.state.distributions.num_rows) == (1, 1)
     shard.run(push(3, gauge(1, 2 * DAY), landed=2 * DAY, **other))
     assert (shard.state.numbers.num_rows, shard.state.distributions.num_rows) == (0, 0)
-    assert shard.state.recent_pushes.num_rows == 2
-    row = shard.one(push(4, counter(12, 0, 2 * DAY), landed=2 * DAY))
-    assert values_of([row], *RESULT) == [("baseline", 0, None)]
+    assert shard.state.recent_pushes.num_rows == 3
+    returned = push(4, counter(12, 0, 2 * DAY), delta(2, 1, 2 * DAY, name="d.total"), landed=2 * DAY)
+    assert values_of(shard.points(returned), *RESULT) == [("flip_baseline", 0, None), ("delta", 2, at(1))]
 
 
 def test_c12_tombstones_go_too() -> None:
@@ -437,29 +359,6 @@ def test_c12_tombstones_go_too() -> None:
     shard.run(push(1, counter(10, 0, 1), landed=1))
     shard.run(push(2, gauge(1, 3 * DAY), landed=3 * DAY, client_instance_id="x" * 22))
     assert shard.state.clients.num_rows == 1
-    assert values_of([shard.one(push(3, counter(12, 0, 3 * DAY), landed=3 * DAY))], *RESULT) == [("first", 12, at(0))]
-
-
-def test_c12_removal_changes_no_row() -> None:
-    """A client that is removed and one that is judged evicted when it returns give the same rows."""
-    pushes = [
-        push(1, counter(10, 0, 1), delta(1, 0, 1, name="d.total"), landed=1),
-        push(2, gauge(1, 2 * DAY), landed=2 * DAY, client_instance_id="x" * 22),
-        push(3, counter(12, 0, 2 * DAY), delta(2, 1, 2 * DAY, name="d.total"), landed=2 * DAY),
-    ]
-    shard = Shard()
-    apart = [row for each in pushes for row in shard.points(each)]
-    assert apart == Shard().points(*pushes)
-
-
-def test_c9_a_total_that_deltas_came_after_is_no_base_for_a_flip_however_the_pushes_are_cut() -> None:
-    pushes = [push(0, counter(47, 0, 1)), push(1, delta(800, 1, 2)), push(2, delta(989, 3, 3))]
-    expected = [("first", 47.0), ("delta", 800.0), ("flip_baseline", 0.0)]
-    whole = Shard().points(*pushes)
-    shard = Shard()
-    cut = shard.points(*pushes[:2]) + shard.points(pushes[2])
-    assert [(row["delta_status"], row["delta"]) for row in whole] == expected
-    assert [(row["delta_status"], row["delta"]) for row in cut] == expected
 
 
 def jump_and_true_pushes(make: Any) -> list[dict[str, Any]]:

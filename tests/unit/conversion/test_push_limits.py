@@ -63,13 +63,6 @@ def test_points_without_a_time_are_counted_beyond_the_listed(prefix: bytes, coun
     assert quarantine(rows) == [("point", "NO_TIME", "time_unix_nano is 0")] * 100 + summary * (count > 100)
 
 
-@pytest.mark.parametrize("count", [100, 101])
-def test_other_rejected_points_are_counted_too(count: int) -> None:
-    rows = run(gauge(points(count, T)))
-    assert outcome(rows) == ("points", 0, count)
-    assert quarantine(rows)[100:] == [("point", "NO_VALUE", "1 more points of this push")] * (count - 100)
-
-
 def test_each_reason_has_its_own_count() -> None:
     rows = run(gauge(points(60, T) + points(60, b"") + points(50, T)))
     assert outcome(rows) == ("points", 0, 170)

@@ -15,9 +15,9 @@ from tests.unit.conversion.checked_shard import Shard
 HOUR = 3600
 
 
-def events(rows: ShardRows) -> list[Any]:
+def events(*batches: ShardRows) -> list[Any]:
     """Events as (event, start, end), times without the date."""
-    found = rows.client_events.to_pylist()
+    found = [row for rows in batches for row in rows.client_events.to_pylist()]
     return [(row["event"], *(dict(row["detail"])[name][11:23] for name in ("start", "end"))) for row in found]
 
 
@@ -77,8 +77,13 @@ def test_d2_a_redelivered_push_is_a_duplicate_in_all_its_points() -> None:
 
 
 def test_d2_within_a_batch() -> None:
-    rows = Shard().run(push(1, delta(5, 0, 1)), push(2, delta(5, 0, 1)), push(3, delta(6, 1, 2)))
-    assert statuses(rows) == [("delta", 5), ("duplicate", None), ("delta", 6)]
+    """Another client may send the same bytes, and franz-go's heartbeats repeat byte for byte."""
+    again = push(4, delta(5, 0, 1), client_instance_id="x" * 22)
+    rows = Shard().run(
+        push(1, delta(5, 0, 1)), push(2, delta(5, 0, 1)), push(3, delta(6, 1, 2)), again, push(5), push(6)
+    )
+    assert statuses(rows) == [("delta", 5), ("duplicate", None), ("delta", 6), ("delta", 5)]
+    assert outcomes(rows) == ["points", "duplicate", "points", "points", "heartbeat", "heartbeat"]
 
 
 def test_d2_the_digest_is_of_the_decompressed_bytes() -> None:
@@ -87,17 +92,6 @@ def test_d2_the_digest_is_of_the_decompressed_bytes() -> None:
     shard.run(first)
     again = push(2, payload=gzip.compress(first["payload"]), compression_type="gzip")
     assert outcomes(shard.run(again)) == ["duplicate"]
-
-
-def test_d2_another_client_may_send_the_same_bytes() -> None:
-    rows = Shard().run(push(1, delta(5, 0, 1)), push(2, delta(5, 0, 1), client_instance_id="x" * 22))
-    assert statuses(rows) == [("delta", 5), ("delta", 5)]
-
-
-def test_d2_pushes_without_points_are_never_duplicates() -> None:
-    """franz-go's heartbeats repeat byte for byte."""
-    rows = Shard().run(push(1), push(2), push(3))
-    assert outcomes(rows) == ["heartbeat"] * 3
 
 
 @pytest.mark.slow
@@ -124,24 +118,53 @@ def test_d2_a_redelivered_cumulative_push_does_not_move_the_baseline() -> None:
     assert statuses(shard.run(push(4, counter(9, 0, 3)))) == [("converted", 1)]
 
 
-def test_d3_a_lost_push_is_a_lost_interval() -> None:
-    shard = Shard()
-    shard.run(push(1, delta(5, 0, 1)))
-    rows = shard.run(push(3, delta(7, 2, 3)))
-    assert statuses(rows) == [("delta", 7)]
-    assert lost(rows) == [(at(1), at(2))]
-    assert events(rows) == [("lost_interval", "08:00:01.000", "08:00:02.000")]
+DAY = 30 * HOUR  # and more: the client has been evicted
 
 
-def test_d3_within_one_batch() -> None:
-    rows = Shard().run(push(1, delta(5, 0, 1)), push(3, delta(7, 2, 3)), push(4, delta(8, 3, 4)))
-    assert lost(rows) == [(None, None), (at(1), at(2)), (None, None)]
+@pytest.mark.parametrize(
+    ("pushes", "start", "end"),
+    [
+        ([push(1, delta(5, 0, 1)), push(3, delta(7, 2, 3)), push(4, delta(8, 3, 4))], 1, 2),
+        ([push(1, delta(5, 0, 1)), push(2), push(3), push(9, delta(5, 8, 9))], 3, 8),
+        ([push(1, delta(5, 0, 1)), push(2, payload=b"\xff"), push(3, delta(5, 2, 3))], 1, 2),
+        ([push(1, delta(5, 0, 1)), push(2, delta(5, DAY, DAY + 1), landed=DAY + 1)], 1, DAY),
+    ],
+    ids=["a lost push", "after a heartbeat", "a rejected push", "after an eviction"],
+)
+def test_d3_a_lost_push_is_a_lost_interval(pushes: list[Any], start: float, end: float) -> None:
+    for batches in ([pushes], [[each] for each in pushes]):
+        shard = Shard()
+        rows = [shard.run(*batch) for batch in batches]
+        assert [each for part in rows for each in lost(part) if each != (None, None)] == [(at(start), at(end))]
+        clock = [at(second).isoformat(timespec="milliseconds")[11:23] for second in (start, end)]
+        assert events(*rows) == [("lost_interval", *clock)]
+        assert {status for part in rows for status, _ in statuses(part)} == {"delta"}
 
 
-def test_d3_an_unbroken_chain_loses_nothing() -> None:
-    rows = Shard().run(*(push(i, delta(5, i - 1, i)) for i in range(1, 9)))
+@pytest.mark.parametrize(
+    "pushes",
+    [
+        [push(i, delta(5, i - 1, i)) for i in range(1, 9)],
+        # A topic that appears in the meantime starts later than the chain: the earliest start counts.
+        [push(1, delta(1, 0, 1)), push(2, delta(1, 1.7, 2, name="new.topic"), delta(1, 1, 2))],
+        # First starts may be unknown.
+        [push(1, delta(5, None, 1)), push(2, delta(5, 1, 2)), push(3, delta(5, None, 9))],
+        # A late push that fills nothing.
+        [push(1, delta(5, 1, 2)), push(2, delta(4, 0, 1))],
+    ],
+    ids=["an unbroken chain", "a new topic", "unknown starts", "a late push"],
+)
+def test_d3_nothing_is_lost(pushes: list[Any]) -> None:
+    rows = Shard().run(*pushes)
     assert rows.client_events.num_rows == 0
     assert set(lost(rows)) == {(None, None)}
+    assert {status for status, _ in statuses(rows)} == {"delta"}
+
+
+def test_d3_a_flip_of_java_loses_nothing() -> None:
+    """After a flip its first delta is a lifetime total over a zero interval."""
+    rows = Shard().run(push(1, counter(10, 0, 1)), push(2, delta(14, 3, 3)), push(3, delta(1, 3, 4)))
+    assert "lost_interval" not in values_of(rows.client_events.to_pylist(), "event")
 
 
 def test_d3_the_times_inside_a_push_spread() -> None:
@@ -151,29 +174,6 @@ def test_d3_the_times_inside_a_push_spread() -> None:
     rows = shard.run(push(2, delta(1, 1.206, 2.2, name="b")))
     assert lost(rows) == [(None, None)]
     assert lost(shard.run(push(3, delta(1, 2.201, 3, name="b")))) == [(at(2.2), at(2.201))]
-
-
-def test_d3_the_earliest_start_counts() -> None:
-    """A topic that appears in the meantime starts later than the chain."""
-    shard = Shard()
-    shard.run(push(1, delta(1, 0, 1)))
-    rows = shard.run(push(2, delta(1, 1.7, 2, name="new.topic"), delta(1, 1, 2)))
-    assert lost(rows) == [(None, None)]
-
-
-def test_d3_first_starts_may_be_unknown() -> None:
-    rows = Shard().run(push(1, delta(5, None, 1)), push(2, delta(5, 1, 2)), push(3, delta(5, None, 9)))
-    assert set(lost(rows)) == {(None, None)}
-
-
-def test_d3_a_later_push_that_fills_the_interval_counts_in_full() -> None:
-    shard = Shard()
-    shard.run(push(1, delta(5, 0, 1)))
-    shard.run(push(2, delta(7, 2, 3)))
-    rows = shard.run(push(3, delta(6, 1, 2)))
-    assert statuses(rows) == [("late_delta", 6)]
-    assert events(rows) == [("lost_interval_closed", "08:00:01.000", "08:00:02.000")]
-    assert shard.state.lost_intervals.num_rows == 0
 
 
 def test_d3_intervals_are_filled_piece_by_piece() -> None:
@@ -201,34 +201,33 @@ def test_d3_one_push_may_fill_several_intervals() -> None:
     ]
 
 
-def test_d3_a_late_push_that_fills_nothing_is_an_ordinary_delta() -> None:
-    rows = Shard().run(push(1, delta(5, 1, 2)), push(2, delta(4, 0, 1)))
-    assert statuses(rows) == [("delta", 5), ("delta", 4)]
-    assert rows.client_events.num_rows == 0
+SKEW = 300
 
 
-def test_d3_a_flip_of_java_loses_nothing() -> None:
-    """After a flip its first delta is a lifetime total over a zero interval."""
-    rows = Shard().run(push(1, counter(10, 0, 1)), push(2, delta(14, 3, 3)), push(3, delta(1, 3, 4)))
-    assert "lost_interval" not in values_of(rows.client_events.to_pylist(), "event")
-
-
-def test_d3_a_lost_push_after_a_heartbeat_is_still_noticed() -> None:
-    rows = Shard().run(push(1, delta(5, 0, 1)), push(2), push(3), push(9, delta(5, 8, 9)))
-    assert events(rows) == [("lost_interval", "08:00:03.000", "08:00:08.000")]
-
-
-def test_d3_what_was_rejected_is_lost() -> None:
-    rows = Shard().run(push(1, delta(5, 0, 1)), push(2, payload=b"\xff"), push(3, delta(5, 2, 3)))
-    assert events(rows) == [("lost_interval", "08:00:01.000", "08:00:02.000")]
-
-
-def test_d3_a_client_that_returns_after_eviction_has_lost_what_is_between() -> None:
-    shard = Shard()
-    shard.run(push(1, delta(5, 0, 1)))
-    day = 30 * HOUR
-    rows = shard.run(push(2, delta(5, day, day + 1), landed=day + 1))
-    assert lost(rows) == [(at(1), at(day))]
+@pytest.mark.parametrize(
+    "pushes",
+    [
+        # An idle franz-go client: its next delta starts at its last heartbeat, by a clock of its own.
+        [
+            push(1, delta(5, SKEW, SKEW + 1), landed=1),
+            *(push(i, landed=i) for i in range(2, 30)),
+            push(30, delta(3, SKEW + 29, SKEW + 30), landed=30),
+        ],
+        # Of a client that moves between partitions: its heartbeat of 5 s is read before its push of 2 s.
+        [
+            push(1, delta(5, 0, 1), landed=1),
+            push(2, landed=5),
+            push(3, delta(5, 1, 2), landed=2),
+            push(4, landed=1.5),
+            push(5, delta(5, 5, 6), landed=6),
+        ],
+        # One from before the last push covers nothing less.
+        [push(1, delta(5, 0, 10), landed=10), push(2, landed=4), push(3, delta(5, 10, 11), landed=11)],
+    ],
+    ids=["idle", "out of time order", "before the last push"],
+)
+def test_d5_heartbeats_cover_their_time(pushes: list[Any]) -> None:
+    assert Shard().run(*pushes).client_events.num_rows == 0
 
 
 def test_d5_absent_points_are_no_gap_and_no_reset() -> None:
@@ -243,38 +242,6 @@ def test_d5_absent_points_are_no_gap_and_no_reset() -> None:
     assert rows.client_events.num_rows == 0
 
 
-def test_d5_heartbeats_cover_their_time() -> None:
-    """An idle franz-go client: its next delta starts at its last heartbeat, by a clock of its own."""
-    skew = 300
-    pushes = [push(i, landed=i) for i in range(2, 30)]
-    first = push(1, delta(5, skew, skew + 1), landed=1)
-    rows = Shard().run(first, *pushes, push(30, delta(3, skew + 29, skew + 30), landed=30))
-    assert rows.client_events.num_rows == 0
-
-
-def test_d5_a_heartbeat_judged_out_of_time_order_covers_its_time_too() -> None:
-    """Of a client that moves between partitions: its heartbeat of 5 s is read before its push of 2 s."""
-    rows = Shard().run(
-        push(1, delta(5, 0, 1), landed=1),
-        push(2, landed=5),
-        push(3, delta(5, 1, 2), landed=2),
-        push(4, landed=1.5),
-        push(5, delta(5, 5, 6), landed=6),
-    )
-    assert rows.client_events.num_rows == 0
-
-
-def test_d5_a_heartbeat_from_before_the_last_push_covers_nothing_less() -> None:
-    rows = Shard().run(push(1, delta(5, 0, 10), landed=10), push(2, landed=4), push(3, delta(5, 10, 11), landed=11))
-    assert rows.client_events.num_rows == 0
-
-
-def test_d5_absent_cumulative_points_are_no_reset() -> None:
-    shard = Shard()
-    shard.run(push(1, counter(5, 0, 1), gauge(1, 1)), push(2, gauge(1, 2)), push(3, gauge(1, 3)))
-    assert statuses(shard.run(push(4, counter(6, 0, 4)))) == [("converted", 1)]
-
-
 def test_d6_a_delta_push_older_than_the_window_is_too_late() -> None:
     shard = Shard()
     shard.run(push(1, delta(5, 2 * HOUR - 1, 2 * HOUR), landed=2 * HOUR))
@@ -287,17 +254,12 @@ def test_d6_a_delta_push_older_than_the_window_is_too_late() -> None:
     assert values_of(rows.client_events.to_pylist(), "event") == ["too_late"]
 
 
-def test_d6_exactly_the_window_is_not_too_late() -> None:
+def test_d6_exactly_the_window_is_not_too_late_and_what_is_leaves_the_chain_alone() -> None:
     shard = Shard(Limits(redelivery_window_s=10))
     shard.run(push(1, delta(5, 19, 20), landed=20))
     rows = shard.run(push(2, delta(4, 9, 10), landed=21), push(3, delta(4, 8, 9.999), landed=21))
     assert statuses(rows) == [("delta", 4), ("too_late", None)]
-
-
-def test_d6_what_was_too_late_leaves_the_chain_alone() -> None:
-    shard = Shard(Limits(redelivery_window_s=10))
-    shard.run(push(1, delta(5, 19, 20), landed=20), push(2, delta(4, 0, 1), landed=20))
-    assert lost(shard.run(push(3, delta(1, 20, 21), landed=21))) == [(None, None)]
+    assert lost(shard.run(push(4, delta(1, 20, 21), landed=21))) == [(None, None)]
 
 
 def test_d6_cumulative_pushes_are_never_too_late() -> None:

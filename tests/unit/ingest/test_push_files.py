@@ -6,7 +6,6 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -242,10 +241,3 @@ def test_paths_are_those_of_the_delta_log() -> None:
         "s3://bucket/pushes/lake/pushes/landed_date=2026-11-21/part-1.parquet",
     ]
     assert table_paths(uris) == ["landed_date=2026-11-21/part-0.parquet", "landed_date=2026-11-21/part-1.parquet"]
-
-
-def test_shards_share_out_clients_evenly() -> None:
-    ids = pa.array([f"client-{number:015d}" for number in range(20_000)])
-    sizes = np.bincount(shards_of(ids, 8), minlength=8)
-    assert sizes.min() > 2300
-    assert sizes.max() < 2700

@@ -191,11 +191,6 @@ def test_large_rejected_samples_are_written_as_they_come(tmp_path: Path) -> None
     assert [groups.row_group(number).num_rows for number in range(groups.num_row_groups)] == [2, 2, 1]
 
 
-def test_statuses_without_pushes_leave_no_file_of_pushes(tmp_path: Path) -> None:
-    (file,) = stored(tmp_path, [other("receiver_health", 1)])
-    assert (file.table, file.rows) == ("receiver_health", 1)
-
-
 @pytest.fixture
 def judge(tmp_path: Path) -> ShardTask:
     """Of batch 4, after states that don't exist."""

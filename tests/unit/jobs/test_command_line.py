@@ -10,7 +10,6 @@ import pyarrow.parquet as pq
 import pytest
 
 from kafka_telemetry_lake.jobs import cli
-from kafka_telemetry_lake.jobs.cli import COMMANDS
 from kafka_telemetry_lake.jobs.settings.base import parse
 from kafka_telemetry_lake.jobs.settings.ingest import IngestSettings
 from kafka_telemetry_lake.pipelines.ingest.sources import FilesSource
@@ -31,35 +30,6 @@ def test_help_tells_a_newcomer_what_to_do_first(capsys: pytest.CaptureFixture[st
     assert code == 0
     assert "New here?" in out
     assert "telemetry-lake demo" in out
-    for command in COMMANDS:
-        code, out, _ = run(capsys, command, "--help")
-        assert code == 0
-        assert f"usage: telemetry-lake {command}" in out
-
-
-@pytest.mark.parametrize(
-    ("argv", "said"),
-    [
-        (["nonsense"], "unknown command 'nonsense'; the commands are: demo, connect, doctor, ingest, maintain, query"),
-        (["ingest", "--lake", "x"], "source: required; set --source or TELEMETRY_LAKE_SOURCE"),
-        (["ingest", "--lake", "x", "--source", "s3:x"], "allowed: files:<folder> or kafka, got 's3:x'"),
-        (["ingest", "--lake", "x", "--source", "files:x", "--shards", "0"], "shards: Input should be greater than 0"),
-        (["ingest", "--lake", "x", "--source", "files:x", "--nope"], "unrecognized arguments: --nope"),
-        (["ingest", "--lake", "x", "--source", "files:/no/such"], "source folder /no/such does not exist"),
-        (["ingest", "--lake", "x", "--source", "kafka"], "bootstrap_servers: required with --source kafka"),
-        (["ingest", "--conf", "/no.yml"], "--conf: no such file: /no.yml"),
-        (["ingest", "--lake", "x", "--source", "kafka", "--starting-offsets", "soon"], "earliest, latest, or a time"),
-    ],
-)
-def test_a_wrong_setting_is_one_line_and_exit_code_2(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, argv: list[str], said: str
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    code, out, err = run(capsys, *argv)
-    assert (code, out) == (2, "")
-    assert said in err
-    assert len(err.splitlines()) == 1
-    assert not (tmp_path / "x").exists()
 
 
 def test_settings_come_from_flags_then_environment_then_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

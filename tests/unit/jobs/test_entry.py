@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from kafka_telemetry_lake.jobs import cli
-from kafka_telemetry_lake.jobs.cli import COMMANDS, job_of, settings_of
+from kafka_telemetry_lake.jobs.cli import COMMANDS, job_of
 from kafka_telemetry_lake.jobs.settings.base import JobSettings
 from kafka_telemetry_lake.jobs.support.locks import UPKEEP, LakeBusyError, only, only_job
 from kafka_telemetry_lake.pipelines.lake.errors import StateMissingError
@@ -57,12 +57,6 @@ def test_help_and_wrong_flags_load_no_heavy_module() -> None:
         assert f"usage: telemetry-lake {command}" in out
         assert err.startswith("telemetry-lake: "), command
         assert loaded == [], command
-
-
-@pytest.mark.parametrize("command", COMMANDS)
-def test_a_command_has_settings_and_a_job(command: str) -> None:
-    assert issubclass(settings_of(command), JobSettings)
-    assert callable(job_of(command))
 
 
 @pytest.mark.parametrize(("error", "code"), [(TelemetryLakeError("why"), 1), (StateMissingError("why"), 2)])

@@ -39,14 +39,11 @@ def test_views_of_no_lake_are_listed_and_of_half_a_name_refused() -> None:
         parse(ViewsSettings, ["--schema", "a"], "test").check_together()
 
 
-@pytest.mark.parametrize("text", ["main", "a-1_B", "a" * 255])
-def test_names(text: str) -> None:
-    assert is_name(text)
-
-
-@pytest.mark.parametrize("text", ["", "a" * 256, "a.b", "a`", "a\nb", "main\n", "-a", "a b", "é"])
-def test_no_names(text: str) -> None:
-    assert not is_name(text)
+def test_names() -> None:
+    names = ["main", "a-1_B", "a" * 255]
+    assert [is_name(text) for text in names] == [True] * 3
+    no_names = ["", "a" * 256, "a.b", "a`", "a'b", "a\nb", "main\n", "-a", "a b", "é"]
+    assert [text for text in no_names if is_name(text)] == []
 
 
 def test_a_text_in_sql() -> None:

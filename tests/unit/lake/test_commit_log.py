@@ -13,10 +13,10 @@ from deltalake.exceptions import CommitFailedError, DeltaProtocolError
 
 from kafka_telemetry_lake.pipelines.lake.delta_log import CommitLog, TableLog, files_of
 from kafka_telemetry_lake.pipelines.lake.errors import DamagedLogError
-from kafka_telemetry_lake.pipelines.lake.log_files import LogFiles
 from kafka_telemetry_lake.pipelines.lake.table_files import TableFiles
 from kafka_telemetry_lake.pipelines.tables.operator import PUSH_OUTCOMES
 from tests.support.expired_logs import expire_log
+from tests.unit.lake.conftest import Overtaken
 from tests.unit.lifecycle.test_lifecycle import push
 
 
@@ -65,47 +65,27 @@ def test_commits_of_others_are_followed(lake: Path) -> None:
     assert second.transaction_version("first") == 2
 
 
-def test_of_two_with_one_transaction_one_fails(lake: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_of_two_with_one_transaction_one_fails(lake: Path, overtaken: Overtaken) -> None:
     mine, other = (TableLog(PUSH_OUTCOMES, str(lake)) for _ in range(2))
-    real = LogFiles.add
-
-    def overtaken(files: LogFiles, version: int, actions: list[dict[str, object]]) -> bool:
-        monkeypatch.setattr(LogFiles, "add", real)
-        append(lake, other, 1)
-        return real(files, version, actions)
-
-    monkeypatch.setattr(LogFiles, "add", overtaken)
+    overtaken(lambda: append(lake, other, 1))
     with pytest.raises(CommitFailedError, match="concurrent transaction of job"):
         append(lake, mine, 1)
     assert opened(lake).count() == 1
 
 
-def test_a_file_that_another_has_removed_is_not_replaced(lake: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_that_another_has_removed_is_not_replaced(lake: Path, overtaken: Overtaken) -> None:
     log = TableLog(PUSH_OUTCOMES, str(lake))
     append(lake, log, 1)
     rows = files_of(opened(lake))
-    real = LogFiles.add
-
-    def overtaken(files: LogFiles, version: int, actions: list[dict[str, object]]) -> bool:
-        monkeypatch.setattr(LogFiles, "add", real)
-        opened(lake).delete("offset = 1")
-        return real(files, version, actions)
-
-    monkeypatch.setattr(LogFiles, "add", overtaken)
+    overtaken(lambda: opened(lake).delete("offset = 1"))
     with pytest.raises(CommitFailedError, match="another process has removed landed_date=2026-11-21/part-"):
         log.rearrange(rows, [])
     assert opened(lake).count() == 0
 
 
-def test_columns_that_change_meanwhile_end_the_commit(lake: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    log, real = TableLog(PUSH_OUTCOMES, str(lake)), LogFiles.add
-
-    def overtaken(files: LogFiles, version: int, actions: list[dict[str, object]]) -> bool:
-        monkeypatch.setattr(LogFiles, "add", real)
-        opened(lake).alter.set_table_properties({"delta.logRetentionDuration": "interval 9 days"})
-        return real(files, version, actions)
-
-    monkeypatch.setattr(LogFiles, "add", overtaken)
+def test_columns_that_change_meanwhile_end_the_commit(lake: Path, overtaken: Overtaken) -> None:
+    log, other = TableLog(PUSH_OUTCOMES, str(lake)), {"delta.logRetentionDuration": "interval 9 days"}
+    overtaken(lambda: opened(lake).alter.set_table_properties(other))
     with pytest.raises(CommitFailedError, match="columns or settings have changed"):
         append(lake, log, 1)
 

@@ -60,14 +60,9 @@ def test_a_checkpoint_that_a_commit_of_delta_rs_makes_is_on_the_disk(tmp_path: P
     delta = LOST_RECORDS.create(str(tmp_path))
     delta.alter.set_table_properties({"delta.checkpointInterval": "3"})
     append_once(LOST_RECORDS, delta, LOST_RECORDS.schema.empty_table(), "app", 7)
+    assert f"{2:020d}.json" in synced
     assert f"{2:020d}.checkpoint.parquet" in synced
     assert "_last_checkpoint" in synced
-
-
-def test_rows_appended_once_are_on_the_disk(tmp_path: Path, synced: list[str]) -> None:
-    delta = LOST_RECORDS.create(str(tmp_path))
-    append_once(LOST_RECORDS, delta, LOST_RECORDS.schema.empty_table(), "app", 7)
-    assert f"{1:020d}.json" in synced
 
 
 def test_a_note_is_on_the_disk_before_it_replaces_the_one_before(

@@ -6,7 +6,7 @@ import os
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack, nullcontext, suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -19,13 +19,14 @@ from kafka_telemetry_lake.pipelines.lake import delta_log, fence
 from kafka_telemetry_lake.pipelines.lake.delta_log import TableLog
 from kafka_telemetry_lake.pipelines.lake.errors import DamagedLeaseError, FencedError, UnfitStoreError, WriterRunsError
 from kafka_telemetry_lake.pipelines.lake.fence import APP_ID, JOB, Leases, this_process
-from kafka_telemetry_lake.pipelines.lake.log_files import LogFiles, NewFiles
+from kafka_telemetry_lake.pipelines.lake.log_files import NewFiles
 from kafka_telemetry_lake.pipelines.lake.transactions import append_once
 from kafka_telemetry_lake.pipelines.tables.lost_records import LOST_RECORDS
 from kafka_telemetry_lake.pipelines.tables.operator import PUSH_OUTCOMES, PUSHES
 from kafka_telemetry_lake.pipelines.tables.table import Table
 from tests.support.expired_logs import expire_log
 from tests.support.patience import PATIENCE_S
+from tests.unit.lake.conftest import Overtaken
 
 FAST = {"BEAT_S": 0.02, "PATIENCE_S": 0.3}
 
@@ -149,16 +150,9 @@ def test_a_table_that_was_opened_before_its_log_forgot_is_opened_again(lake: str
     assert [log.transaction_version(name) for name in ("after", "none", APP_ID)] == [5, None, lease.epoch]
 
 
-def test_an_epoch_that_comes_between_the_look_and_the_commit_wins(lake: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_epoch_that_comes_between_the_look_and_the_commit_wins(lake: str, overtaken: Overtaken) -> None:
     old = TableLog(PUSH_OUTCOMES, lake, leases(lake).acquire(this_process("ingest")))
-    real = LogFiles.add
-
-    def later(self: LogFiles, version: int, actions: object) -> bool:
-        monkeypatch.setattr(LogFiles, "add", real)
-        TableLog(PUSH_OUTCOMES, lake, leases(lake).acquire(this_process("ingest"), take_over=True))
-        return real(self, version, actions)  # type: ignore[arg-type]  # as the caller has it
-
-    monkeypatch.setattr(LogFiles, "add", later)
+    overtaken(lambda: TableLog(PUSH_OUTCOMES, lake, leases(lake).acquire(this_process("ingest"), take_over=True)))
     with pytest.raises(FencedError):
         old.commit([], "job", 1, {"read": 1})
     assert DeltaTable(PUSH_OUTCOMES.uri(lake)).transaction_version("job") is None
@@ -181,22 +175,22 @@ def test_commits_by_delta_rs_are_fenced_too(lake: str) -> None:
     assert DeltaTable(LOST_RECORDS.uri(lake)).transaction_version(APP_ID) == 2
 
 
-def test_a_commit_below_a_checkpoint_of_the_log_counts_as_none(lake: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_commit_below_a_checkpoint_of_the_log_counts_as_none(
+    lake: str, monkeypatch: pytest.MonkeyPatch, overtaken: Overtaken
+) -> None:
     """The process slept for days between its look and its commit, and the log forgot the version."""
     old = TableLog(PUSH_OUTCOMES, lake)
-    free, real = old.version + 1, LogFiles.add
+    free = old.version + 1
 
-    def after_days(self: LogFiles, version: int, actions: object) -> bool:
-        monkeypatch.setattr(LogFiles, "add", real)
+    def days_pass() -> None:
         other = TableLog(PUSH_OUTCOMES, lake)
         for number in range(3):
             other.commit([], "maintain", number, {})
         DeltaTable(PUSH_OUTCOMES.uri(lake)).create_checkpoint()
         Path(lake, "push_outcomes", "_delta_log", f"{free:020d}.json").unlink()
         monkeypatch.setattr(delta_log, "LONG_S", 0.0)
-        return real(self, version, actions)  # type: ignore[arg-type]  # as the caller has it
 
-    monkeypatch.setattr(LogFiles, "add", after_days)
+    overtaken(days_pass)
     with pytest.raises(Exception, match="the log has forgotten the version that this commit was for"):
         old.commit([], "job", 1, {"read": 1})
     monkeypatch.setattr(delta_log, "LONG_S", 600.0)
@@ -319,22 +313,12 @@ def test_a_job_that_was_taken_over_ends_with_one_line(lake: str) -> None:
 
 @pytest.mark.parametrize("own", [1, 2])
 def test_of_two_epochs_that_are_committed_at_once_the_higher_one_stays(
-    lake: str, monkeypatch: pytest.MonkeyPatch, own: int
+    lake: str, overtaken: Overtaken, own: int
 ) -> None:
     first, second = (Leases(lake, JOB).acquire(this_process("ingest"), take_over=True) for _ in range(2))
     mine, other = (first, second) if own == 1 else (second, first)
-    add = LogFiles.add
-
-    def beaten(self: LogFiles, version: int, actions: object) -> bool:
-        monkeypatch.setattr(LogFiles, "add", add)
-        TableLog(PUSHES, lake, other)
-        return add(self, version, actions)  # type: ignore[arg-type]  # as the caller has it
-
-    monkeypatch.setattr(LogFiles, "add", beaten)
-    if own == 1:
-        with pytest.raises(FencedError):
-            TableLog(PUSHES, lake, mine)
-    else:
+    overtaken(lambda: TableLog(PUSHES, lake, other))
+    with pytest.raises(FencedError) if own == 1 else nullcontext():
         TableLog(PUSHES, lake, mine)
     assert DeltaTable(PUSHES.uri(lake)).transaction_version(APP_ID) == 2
 

@@ -79,12 +79,6 @@ def test_what_is_refused_is_what_delta_rs_cannot_do(tmp_path: Path) -> None:
     assert not DeltaTable.is_deltatable(str(tmp_path / "in-[1]"))
 
 
-def test_a_tilde_is_not_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("HOME", raising=False)
-    with pytest.raises(PlaceError, match=r"^lake: ~/lake: ~ is for the shell to replace, and it didn't"):
-        check_place("~/lake")
-
-
 def test_a_command_that_is_printed_can_be_typed() -> None:
     assert no_lake("a b's").endswith("""create one with `telemetry-lake ingest --lake 'a b'"'"'s'`""")
 

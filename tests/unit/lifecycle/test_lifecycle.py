@@ -74,6 +74,17 @@ def others(seconds: float, offset: int) -> dict[str, Any]:
     return push(seconds, offset, "z")
 
 
+def versions(*entries: tuple[float, float | None, list[str], int]) -> pa.Table:
+    """Rows of `subscriptions`: from, to (s), metrics and interval (ms) of one subscription for all clients."""
+    rows = [
+        {"cluster_id": "c", "name": "all", "metrics": metrics, "interval_ms": interval, "match": [],
+         "valid_from": at(start), "valid_to": None if end is None else at(end), "not_seen_at": at(start),
+         "last_seen_at": None if end is None else at(end)}
+        for start, end, metrics, interval in entries
+    ]  # fmt: skip
+    return pa.Table.from_pylist(rows, SUBSCRIPTIONS.schema)
+
+
 def test_l1_first_push_and_what_is_known_of_a_client() -> None:
     row = Lifecycle().take([push(0, 7), push(30, 8)]).client()
     assert {name: row[name] for name in ("client_instance_id", "client_id", "state", "pushes", "missed_pushes")} == {
@@ -127,21 +138,25 @@ def test_l3_silent_at_last_landing_plus_three_intervals() -> None:
     }  # fmt: skip
 
 
-def test_l3_short_intervals_are_silent_after_a_minute() -> None:
-    events = Lifecycle().take([push(0, 0, push_interval_ms=1000), others(61, 1)]).events_of()
-    assert events == [(0, "first_seen"), (60, "went_silent")]
+LENGTHENED = versions((-100, 50, ["*"], 30_000), (50, None, ["*"], 300_000))
+MADE_AGAIN = versions((-100, 10, ["*"], 1000), (20, None, ["*"], 1000))
 
 
-def test_l4_an_unknown_interval_counts_as_the_longest() -> None:
-    life = Lifecycle().take([push(0, 0, push_interval_ms=None), others(900, 1)])
+@pytest.mark.parametrize(
+    ("asked", "pushes", "deadline"),
+    [
+        (NO_VERSIONS, [push(0, 0, push_interval_ms=1000)], 60),  # L3: a minute at least
+        (NO_VERSIONS, [push(0, 0, push_interval_ms=None)], 900),  # L4: as the longest
+        (NO_VERSIONS, [push(0, 0), push(30, 1, push_interval_ms=None)], 120),  # L4: the last one
+        (LENGTHENED, [push(0, 0)], 950),
+        (MADE_AGAIN, [push(0, 0, push_interval_ms=1000), others(330, 1), push(340, 2, push_interval_ms=1000)], 400),
+    ],
+    ids=["short", "unknown", "not said", "lengthened", "deleted and made again"],
+)
+def test_l3_l4_l5_silent_after_its_deadline_and_not_before(asked: pa.Table, pushes: Rows, deadline: float) -> None:
+    life = Lifecycle(asked).take([*pushes, others(deadline, 8)])
     assert life.events_of() == [(0, "first_seen")]
-    assert life.take([others(901, 2)]).events_of() == [(0, "first_seen"), (900, "went_silent")]
-
-
-def test_l4_a_push_that_says_no_interval_has_the_last_one() -> None:
-    life = Lifecycle().take([push(0, 0), push(30, 1, push_interval_ms=None), others(120, 2)])
-    assert life.events_of() == [(0, "first_seen")]
-    assert life.take([others(120.001, 3)]).events_of() == [(0, "first_seen"), (120, "went_silent")]
+    assert life.take([others(deadline + 0.001, 9)]).events_of() == [(0, "first_seen"), (deadline, "went_silent")]
 
 
 def test_l2_other_partitions_clock_silences_nobody() -> None:
@@ -280,12 +295,6 @@ def test_an_unknown_broker_is_none_of_those_that_took_pushes() -> None:
     assert life.take([push(30, 1), push(60, 2, broker_id=None)]).client()["brokers"] == [1]
 
 
-def test_l11_a_new_connection_is_no_second_instance() -> None:
-    ports = [5000, 5000, 6000, 6000, 7000]
-    life = Lifecycle().take(push(30 * i, i, client_port=port) for i, port in enumerate(ports))
-    assert [name for _, name in life.events_of()] == ["first_seen"]
-
-
 @pytest.mark.parametrize(
     ("second", "is_duplicate"),
     [({"client_address": "10.0.0.2"}, True), ({"client_id": "b"}, True), ({"client_port": 6}, False)],
@@ -295,9 +304,16 @@ def test_l11_at_the_pace_of_one_timer_another_origin_tells(second: dict[str, Any
     assert [name for _, name in life.events_of()] == ["first_seen", *["duplicate_instance"] * is_duplicate]
 
 
-def test_l11_a_client_that_moves_is_no_second_instance() -> None:
-    life = Lifecycle().take(push(10 * i, i, client_address=f"10.0.0.{each}") for i, each in enumerate((1, 1, 2, 2, 3)))
-    assert [name for _, name in life.events_of()] == ["first_seen"]
+@pytest.mark.parametrize(
+    "pushes",
+    [
+        [push(10 * i, i, client_address=f"10.0.0.{each}") for i, each in enumerate((1, 1, 2, 2, 3))],
+        [push(30 * i, i, client_port=port) for i, port in enumerate((5000, 5000, 6000, 6000, 7000))],
+    ],
+    ids=["moves", "connects anew"],
+)
+def test_l11_a_client_that_moves_or_connects_anew_is_no_second_instance(pushes: Rows) -> None:
+    assert [name for _, name in Lifecycle().take(pushes).events_of()] == ["first_seen"]
 
 
 def test_l13_sparks_consumers_start_and_fall_silent_by_their_batches() -> None:
@@ -335,17 +351,6 @@ def test_l12_single_events_are_bounded_and_view_clients_has_all(monkeypatch: pyt
     assert event_limit.counts == {}
 
 
-def versions(*entries: tuple[float, float | None, list[str], int]) -> pa.Table:
-    """Rows of `subscriptions`: from, to (s), metrics and interval (ms) of one subscription for all clients."""
-    rows = [
-        {"cluster_id": "c", "name": "all", "metrics": metrics, "interval_ms": interval, "match": [],
-         "valid_from": at(start), "valid_to": None if end is None else at(end), "not_seen_at": at(start),
-         "last_seen_at": None if end is None else at(end)}
-        for start, end, metrics, interval in entries
-    ]  # fmt: skip
-    return pa.Table.from_pylist(rows, SUBSCRIPTIONS.schema)
-
-
 def test_l5_nobody_asks_any_more() -> None:
     life = Lifecycle(versions((-100, 10, ["*"], 30_000))).take([push(0, 0), others(91, 1)])
     assert (life.events_of(), life.client()["state"]) == ([(0, "first_seen")], "unsubscribed")
@@ -353,22 +358,6 @@ def test_l5_nobody_asks_any_more() -> None:
     assert life.events_of() == [(0, "first_seen"), (200, "resumed")]
     assert dict(life.events[-1]["detail"]) == {"from": "unsubscribed", "gap_ms": "200000"}
     assert life.client()["missed_pushes"] == 0
-
-
-def test_l5_a_lengthened_interval_counts_from_its_change() -> None:
-    asked = versions((-100, 50, ["*"], 30_000), (50, None, ["*"], 300_000))
-    life = Lifecycle(asked).take([push(0, 0), others(949, 1)])
-    assert life.events_of() == [(0, "first_seen")]
-    assert life.take([others(951, 2)]).events_of() == [(0, "first_seen"), (950, "went_silent")]
-
-
-def test_l5_a_subscription_deleted_and_made_again_silences_nobody() -> None:
-    asked = versions((-100, 10, ["*"], 1000), (20, None, ["*"], 1000))
-    life = Lifecycle(asked).take(
-        [push(0, 0, push_interval_ms=1000), others(330, 1), push(340, 2, push_interval_ms=1000)]
-    )
-    assert life.events_of() == [(0, "first_seen")]
-    assert life.take([others(401, 3)]).events_of() == [(0, "first_seen"), (400, "went_silent")]
 
 
 def test_l5_who_is_not_asked_is_awaited_again_when_asked_again() -> None:

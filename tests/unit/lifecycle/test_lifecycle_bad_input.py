@@ -17,7 +17,7 @@ from kafka_telemetry_lake.udfs.lifecycle.push_sequences import LIFECYCLE_IN
 from tests.support import otlp_builder as otlp
 from tests.support.lake_tables import table
 from tests.support.otlp_builder import DELTA, Shard, counter, values_of
-from tests.unit.lifecycle.test_lifecycle import at, others, push
+from tests.unit.lifecycle.test_lifecycle import at, others
 from tests.unit.lifecycle.test_lifecycle_lake import LandedLake, many
 
 HOUR = 3600.0
@@ -73,11 +73,3 @@ def test_l12_l13_100_000_clients_that_fall_silent_at_once_are_one_event_and_a_bo
     )  # fmt: skip
     states = run_query(str(tmp_path), "SELECT state, count(*) AS n FROM clients GROUP BY state").read_all().to_pylist()
     assert {row["state"]: row["n"] for row in states} == {"silent": count, "active": 1}
-
-
-def test_l11_two_senders_with_another_clock_under_one_id_are_distinguished_by_their_landing(tmp_path: Path) -> None:
-    lake = LandedLake(tmp_path)
-    lake.land([push(10 * i, i, client_address=f"10.0.0.{1 + i % 2}") for i in range(6)]).judge()
-    (client,) = lake.clients().values()
-    assert (client["duplicated"], client["pushes"], client["state"]) == (True, 6, "active")
-    assert [row["event"] for row in lake.events() if row["event"] != "first_seen"] == ["duplicate_instance"]

@@ -24,18 +24,13 @@ def same_total(new: Point, old: Point) -> bool:
 
 
 def content(point: Point) -> tuple[object, ...]:
-    d = point.distribution
-    assert d is not None
-    return (
-        d.count,
-        finite(d.sum),
-        d.bounds,
-        d.buckets,
-        d.scale,
-        d.zero_count,
-        d.zero_threshold,
-        *populated(d),
-    )
+    d = distribution(point)
+    return (d.count, finite(d.sum), d.bounds, d.buckets, d.scale, d.zero_count, d.zero_threshold, *populated(d))
+
+
+def distribution(point: Point) -> Distribution:
+    assert point.distribution is not None
+    return point.distribution
 
 
 def populated(d: Distribution) -> tuple[dict[int, int], dict[int, int]]:
@@ -59,9 +54,7 @@ def fell(new: Point, old: Point) -> bool:
     if new.kind == "sum":
         now, before = comparable(new, old)
         return now < before
-    a, b = new.distribution, old.distribution
-    assert a is not None
-    assert b is not None
+    a, b = distribution(new), distribution(old)
     if a.count < b.count:
         return True
     if new.kind == "histogram":
@@ -76,9 +69,7 @@ def fell(new: Point, old: Point) -> bool:
 def bounds_changed(new: Point, old: Point) -> bool:
     if new.kind != "histogram":
         return False
-    a, b = new.distribution, old.distribution
-    assert a is not None
-    assert b is not None
+    a, b = distribution(new), distribution(old)
     return a.bounds != b.bounds or len(a.buckets) != len(b.buckets)
 
 
@@ -110,9 +101,7 @@ def minus(new: Point, old: Point, start_ns: int) -> Increment:
         now, before = comparable(new, old)
         exact = now - before
         return Increment(start_ns, number=exact if abs(exact) < 2**63 else float(now) - float(before))
-    a, b = new.distribution, old.distribution
-    assert a is not None
-    assert b is not None
+    a, b = distribution(new), distribution(old)
     count = a.count - b.count
     now_sum, old_sum = finite(a.sum), finite(b.sum)
     total = None if now_sum is None or old_sum is None else now_sum - old_sum

@@ -116,19 +116,13 @@ def key_values(attributes: Attributes) -> list[KeyValue]:
 
 def landed(push: Push) -> dict[str, Any]:
     """The push as a row of table `pushes`, uncompressed."""
-    return {
-        "source": push.source,
-        "cluster_id": push.cluster_id,
-        "topic": push.topic,
-        "partition": push.partition,
-        "offset": push.offset,
-        "landed_at": EPOCH + timedelta(microseconds=push.landed_at_us),
-        "client_instance_id": push.client_instance_id,
-        "client_id": push.client_id,
-        "terminating": push.terminating,
+    plain = {field.name: getattr(push, field.name) for field in fields(push)}
+    names = plain.keys() - {"landed_at_us", "points", "resource"}
+    at = EPOCH + timedelta(microseconds=push.landed_at_us)
+    return {name: plain[name] for name in names} | {
+        "landed_at": at,
         "compression_type": "none",
         "push_interval_ms": 1000,
-        "payload": push.payload,
     }
 
 

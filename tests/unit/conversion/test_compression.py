@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import hashlib
 import struct
+from random import Random
 from typing import Any
 
 import cramjam
@@ -98,6 +99,10 @@ def test_unknown_types_empty_and_null_payloads() -> None:
     assert one(DATA, None) == (DATA, None, None)
     assert one(b"", "zstd") == (b"", None, None)
     assert one(None, "gzip") == (None, None, None)
+    samples: list[bytes | bytearray | memoryview[int]] = [Random(seed).randbytes(400) for seed in range(50)]
+    packer = zstandard.ZstdCompressor(dict_data=zstandard.train_dictionary(2000, samples))
+    _, reason, detail = one(packer.compress(DATA), "zstd")
+    assert (reason, "Dictionary mismatch" in str(detail)) == ("INVALID_RECORD", True)
 
 
 def test_captured_pushes_of_every_client_and_framing() -> None:

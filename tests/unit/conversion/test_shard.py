@@ -17,6 +17,7 @@ from kafka_telemetry_lake.udfs.conversion.state import ShardState
 from kafka_telemetry_lake.udfs.limits import Budget, Limits
 from kafka_telemetry_lake.udfs.rows import PUSHES_IN
 from tests.support.landing_records import captured, captured_index
+from tests.support.local_stream import push_rows
 from tests.support.otlp_builder import Shard, at, counter, delta, exponential, gauge, histogram, push, table, values_of
 
 TABLES = ("metric_points", "quarantine", "push_outcomes", "client_events")
@@ -25,25 +26,7 @@ TABLES = ("metric_points", "quarantine", "push_outcomes", "client_events")
 @cache
 def captured_pushes() -> pa.Table:
     """The captured landing records as rows of PUSHES_IN, in landing order."""
-    found = []
-    for record in captured().to_pylist():
-        header = {item["key"]: item["value"].decode() for item in record["headers"]}
-        found.append(
-            {
-                "source": "files",
-                "topic": record["topic"],
-                "partition": record["partition"],
-                "offset": record["offset"],
-                "landed_at": record["timestamp"],
-                "client_instance_id": header["client_instance_id"],
-                "client_id": header["client_id"],
-                "terminating": header["terminating"] == "true",
-                "compression_type": header["compression_type"],
-                "push_interval_ms": int(header["push_interval_ms"]),
-                "payload": record["value"],
-            }
-        )
-    return pa.Table.from_pylist(found, PUSHES_IN)
+    return push_rows(captured().to_pylist()).select(PUSHES_IN.names).cast(PUSHES_IN)
 
 
 @cache

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from pathlib import Path
 
 import psutil
@@ -42,10 +43,6 @@ def runs(pid: int) -> bool:
         return False
 
 
-def wait_until_ended(compiler: Path) -> None:
-    wait_until(lambda: not any(map(runs, pids(compiler))))
-
-
 def test_the_compilers_lines_are_said(compiler: Path) -> None:
     said: list[str] = []
     with compiled_in_background(said.append):
@@ -55,24 +52,14 @@ def test_the_compilers_lines_are_said(compiler: Path) -> None:
     assert said == [STARTED, "compiling kernels, once: 10 %"]
 
 
-def test_the_end_of_the_block_ends_the_compiler(compiler: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("fails", [False, True])
+def test_the_end_of_the_block_ends_the_compiler(compiler: Path, monkeypatch: pytest.MonkeyPatch, fails: bool) -> None:
     monkeypatch.setenv("REST", "600")
-    with compiled_in_background(lambda _: None):
+    with pytest.raises(OSError, match="no broker") if fails else nullcontext(), compiled_in_background(lambda _: None):
         pids(compiler)
-    wait_until_ended(compiler)
-
-
-def test_a_start_that_fails_ends_the_compiler(compiler: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("REST", "600")
-
-    def start() -> None:
-        with compiled_in_background(lambda _: None):
-            pids(compiler)
+        if fails:
             raise OSError("no broker")
-
-    with pytest.raises(OSError, match="no broker"):
-        start()
-    wait_until_ended(compiler)
+    wait_until(lambda: not any(map(runs, pids(compiler))))
 
 
 def test_nothing_is_done_where_all_is_compiled(compiler: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,6 +7,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from kafka_telemetry_lake.pipelines.ingest.lost_records import LostRecords
 from kafka_telemetry_lake.pipelines.ingest.offset_log import OffsetLog
 from kafka_telemetry_lake.pipelines.ingest.sources import Offsets
@@ -76,11 +78,23 @@ def test_offsets_that_expired_before_they_were_read_are_rows_once(tmp_path: Path
     ]
 
 
-def test_what_was_read_before_it_expired_is_not_lost(tmp_path: Path) -> None:
-    folder = checkpoint(tmp_path / "c", {"t": {"0": 0}}, {"t": {"0": 2}}, {"t": {"0": 9}})
-    lake = tmp_path / "lake"
-    records(tmp_path, folder, Cluster(t={0: 8})).note("app", 1, files(lake, *[(0, offset) for offset in range(5, 9)]))
-    assert lost(lake) == [("cluster", "kafka", "t", 0, 2, 4, 3, "expired")]
+@pytest.mark.parametrize(
+    ("start", "batches", "earliest", "before", "read", "rows"),
+    [
+        (0, [{"0": 2}, {"0": 9}], {0: 8}, (), [(0, n) for n in range(5, 9)], [("t", 0, 2, 4, 3)]),
+        (0, [{"0": 4}], {0: 0}, (), [(0, 0), (0, 3)], []),
+        (0, [{"0": 1}, {"0": 1, "1": 4}], {0: 0, 1: 3}, (), [(1, 3)], [("t", 1, 0, 2, 3)]),
+        (3, [{"0": 12}], {0: 5}, (OffsetRange("kafka", "t", 0, 0, 9),), [(0, 10), (0, 11)], []),
+    ],
+    ids=["read before it expired", "compacted, or markers of transactions", "a new partition", "stored before"],
+)
+def test_what_the_last_batch_has_lost(
+    tmp_path: Path, start: int, batches: list[Any], earliest: dict[int, int], before: Any, read: Any, rows: list[Any]
+) -> None:
+    folder = checkpoint(tmp_path / "c", {"t": {"0": start}}, *({"t": each} for each in batches))
+    job = records(tmp_path, folder, Cluster(t=earliest), *before)
+    job.note("app", len(batches) - 1, files(tmp_path / "lake", *read))
+    assert lost(tmp_path / "lake") == [("cluster", "kafka", *row, "expired") for row in rows]
 
 
 def test_a_status_with_many_connections_is_one_record_that_was_read(tmp_path: Path) -> None:
@@ -90,19 +104,6 @@ def test_a_status_with_many_connections_is_one_record_that_was_read(tmp_path: Pa
     assert sum(file.rows for file in read) == 5  # as many as the batch planned
     records(tmp_path, folder, Cluster(t={0: 7}, s={0: 0})).note("app", 1, read)
     assert lost(tmp_path / "lake") == [("cluster", "kafka", "t", 0, 5, 6, 2, "expired")]
-
-
-def test_gaps_without_records_are_not_lost(tmp_path: Path) -> None:
-    """A compacted topic, or markers of transactions: the topic still begins before them."""
-    folder = checkpoint(tmp_path / "c", {"t": {"0": 0}}, {"t": {"0": 4}})
-    records(tmp_path, folder, Cluster(t={0: 0})).note("app", 0, files(tmp_path / "lake", (0, 0), (0, 3)))
-    assert lost(tmp_path / "lake") == []
-
-
-def test_a_partition_that_is_new_should_have_been_read_from_its_beginning(tmp_path: Path) -> None:
-    folder = checkpoint(tmp_path / "c", {"t": {"0": 0}}, {"t": {"0": 1}}, {"t": {"0": 1, "1": 4}})
-    records(tmp_path, folder, Cluster(t={0: 0, 1: 3})).note("app", 1, files(tmp_path / "lake", (1, 3)))
-    assert lost(tmp_path / "lake") == [("cluster", "kafka", "t", 1, 0, 2, 3, "expired")]
 
 
 def test_a_new_checkpoint_that_begins_after_the_last_stored_push_has_skipped_the_rest(tmp_path: Path) -> None:
@@ -119,10 +120,3 @@ def test_a_new_checkpoint_that_begins_after_the_last_stored_push_has_skipped_the
         ("cluster", "kafka", "t", 0, 25, 39, 15, "skipped"),
         ("cluster", "kafka", "t", 1, 10, 14, 5, "expired"),
     ]
-
-
-def test_a_new_checkpoint_that_reads_stored_pushes_again_has_lost_nothing(tmp_path: Path) -> None:
-    folder = checkpoint(tmp_path / "c", {"t": {"0": 3}}, {"t": {"0": 12}})  # 0 to 2 had expired meanwhile
-    before = OffsetRange("kafka", "t", 0, 0, 9)
-    records(tmp_path, folder, Cluster(t={0: 5}), before).note("app", 0, files(tmp_path / "lake", (0, 10), (0, 11)))
-    assert lost(tmp_path / "lake") == []

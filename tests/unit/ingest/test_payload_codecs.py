@@ -5,7 +5,6 @@ from __future__ import annotations
 import gzip
 from collections.abc import Callable
 from pathlib import Path
-from random import Random
 from typing import Any
 
 import lz4.frame
@@ -42,38 +41,20 @@ def points(stream: LocalStream) -> list[dict[str, Any]]:
     return rows
 
 
-def with_other_dictionary(raw: bytes) -> bytes:
-    samples: list[bytes | bytearray | memoryview[int]] = [Random(seed).randbytes(400) for seed in range(50)]
-    return zstandard.ZstdCompressor(dict_data=zstandard.train_dictionary(2000, samples)).compress(raw)
-
-
 def test_each_codec_beside_payloads_that_are_not_what_they_claim(tmp_path: Path) -> None:
     good = [landed(n, pack(total(n + 1)), codec) for n, (codec, pack) in enumerate(CODECS.items())]
-    raw, noise = total(6), Random(1).randbytes(300)
-    bad = {
-        5: ("zstd", raw, "INVALID_RECORD", "not decompressible as zstd"),
-        6: ("zstd", noise, "INVALID_RECORD", "not decompressible as zstd"),
-        7: ("zstd", zstandard.compress(raw)[:-3], "INVALID_RECORD", "not decompressible as zstd"),
-        8: ("zstd", with_other_dictionary(raw), "INVALID_RECORD", "Dictionary mismatch"),
-        9: ("zstd", zstandard.compress(zstandard.compress(raw)), "INVALID_RECORD", ""),
-        10: ("none", zstandard.compress(raw), "INVALID_RECORD", ""),
-        11: ("lz4", zstandard.compress(raw), "INVALID_RECORD", "not decompressible as lz4"),
-        12: ("zstd-dictionary", zstandard.compress(raw), "UNSUPPORTED_COMPRESSION_TYPE", "'zstd-dictionary'"),
-        13: ("", raw, "UNSUPPORTED_COMPRESSION_TYPE", "compression type ''"),
-    }
+    raw = zstandard.compress(total(6))
+    bad = {5: ("zstd", raw[:-3]), 6: ("none", raw), 7: ("zstd", zstandard.compress(raw)), 8: ("zstd-dictionary", raw)}
     stream = LocalStream(tmp_path)
-    stream.batch([*good, *(landed(n, value, codec) for n, (codec, value, *_) in bad.items())])
-
+    stream.batch([*good, *(landed(n, value, codec) for n, (codec, value) in bad.items())])
     assert [(row["offset"], row["value"], row["delta"]) for row in points(stream)] == [
-        (0, 10.0, 10.0), (1, 20.0, 10.0), (2, 30.0, 10.0), (3, 40.0, 10.0), (4, 50.0, 10.0),
-    ]  # fmt: skip
-    refused = {row["offset"]: row for row in table(stream.lake, "quarantine").to_pylist()}
-    assert {n: row["reason"] for n, row in refused.items()} == {n: reason for n, (_, _, reason, _) in bad.items()}
-    for n, (_, value, _, detail) in bad.items():
-        assert detail in refused[n]["detail"]
-        assert refused[n]["payload"] == value
+        (n, 10.0 * (n + 1), 10.0) for n in range(5)
+    ]
+    refused = {row["offset"]: (row["reason"], row["payload"]) for row in table(stream.lake, "quarantine").to_pylist()}
+    reasons = [*["INVALID_RECORD"] * 3, "UNSUPPORTED_COMPRESSION_TYPE"]
+    assert refused == {n: (reason, value) for (n, (_, value)), reason in zip(bad.items(), reasons, strict=True)}
     outcomes = table(stream.lake, "push_outcomes")
-    assert sorted(outcomes["offset"].to_pylist()) == list(range(14))
+    assert sorted(outcomes["offset"].to_pylist()) == list(range(9))
 
 
 def test_a_lake_of_plain_payloads_continues_with_compressed_ones(tmp_path: Path) -> None:

@@ -104,18 +104,13 @@ def test_whoever_wakes_after_a_recovery_changes_nothing(before: str) -> None:
     assert problem(explored) == "none", explored.found
 
 
-def three_jobs(before: str) -> Explored:
-    alone = partial(is_invisible, latest=4)
-    explored = Explorer(three(), Invariants(3, wake=False), alone, 1).explore(BEFORE[before]())
-    print(f"three jobs, 1 switch, {before}: {explored.states:,} states, {explored.disks:,} contents of the store")
-    return explored
-
-
 @pytest.mark.slow
 @pytest.mark.soak
 @pytest.mark.parametrize("before", BEFORE)
 def test_three_jobs_and_one_switch_anywhere(before: str) -> None:
-    explored = three_jobs(before)
+    alone = partial(is_invisible, latest=4)
+    explored = Explorer(three(), Invariants(3, wake=False), alone, 1).explore(BEFORE[before]())
+    print(f"three jobs, 1 switch, {before}: {explored.states:,} states, {explored.disks:,} contents of the store")
     assert problem(explored) == "none", explored.found
     assert explored.states > 100_000
 

@@ -166,9 +166,7 @@ def _old_files_go_before_the_commit(patch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("mutant", "expected"),
     [
-        pytest.param(
-            _forget_without_its_claim, "forget of epoch 2 has committed after epoch 3", marks=pytest.mark.slow
-        ),
+        (_forget_without_its_claim, "forget of epoch 2 has committed after epoch 3"),
         (_an_erasure_ends_unseen, "the erasure has ended, and lake/_checkpoints/epoch-000000000003/points-state/"),
         (_old_files_go_before_the_commit, "which is gone"),
     ],

@@ -13,9 +13,8 @@ from kafka_telemetry_lake.pipelines.state.snapshots import Snapshots
 from kafka_telemetry_lake.pipelines.tables.operator import PUSHES
 from kafka_telemetry_lake.pipelines.upkeep import small_files
 from kafka_telemetry_lake.pipelines.upkeep.small_files import SmallFiles
-from tests.support.ledger import Fleet
 from tests.support.ledger_check import check
-from tests.support.local_stream import LocalStream
+from tests.support.local_stream import stream_of
 
 
 def test_a_clock_that_is_a_day_back_is_one_line(tmp_path: Path) -> None:
@@ -30,10 +29,8 @@ def test_a_clock_that_is_a_day_back_is_one_line(tmp_path: Path) -> None:
 
 
 def test_upkeep_and_snapshots_go_on_with_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    stream, fleet = LocalStream(tmp_path), Fleet(clients=2)
+    stream, fleet = stream_of(tmp_path, clients=2, batches=2)
     monkeypatch.setattr(small_files, "MANY", 2)
-    for _ in range(2):
-        stream.batch(fleet.round())
     assert SmallFiles(PUSHES, Lake(str(stream.lake))).merge("2026-11-19") == 2
     stream.snapshot()
     snapshots, day = Snapshots(str(stream.checkpoints)), timedelta(days=1)

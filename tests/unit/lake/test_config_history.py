@@ -35,19 +35,9 @@ def entry(user: str | None, limit: float, kind: str = "produce") -> dict[str, An
 
 
 def history(lake: Path) -> list[tuple[Any, ...]]:
-    rows = table(lake, "limits").to_pylist()
-    return sorted(
-        (
-            r["cluster_id"],
-            r["user"] or "",
-            r["limit"],
-            r["not_seen_at"],
-            r["valid_from"],
-            r["last_seen_at"],
-            r["valid_to"],
-        )
-        for r in rows
-    )
+    names = ("cluster_id", "user", "limit", "not_seen_at", "valid_from", "last_seen_at", "valid_to")
+    rows = [row | {"user": row["user"] or ""} for row in table(lake, "limits").to_pylist()]
+    return sorted(tuple(row[name] for name in names) for row in rows)
 
 
 def version(lake: Path) -> int:

@@ -11,9 +11,8 @@ from deltalake import DeltaTable
 from kafka_telemetry_lake.jobs import cli
 from kafka_telemetry_lake.pipelines.lake.damage import damage_of
 from tests.support.expired_logs import expire_log
-from tests.support.ledger import Fleet
 from tests.support.ledger_check import check
-from tests.support.local_stream import LocalStream
+from tests.support.local_stream import stream_of
 
 pytestmark = pytest.mark.lake
 
@@ -26,14 +25,13 @@ def hole(table: Path) -> None:
 
 def truncated_checkpoint(table: Path) -> None:
     DeltaTable(str(table)).create_checkpoint()
-    (path,) = (table / "_delta_log").glob("*.checkpoint.parquet")
-    path.write_bytes(path.read_bytes()[:200])
+    for path in (table / "_delta_log").glob("*.checkpoint.parquet"):
+        path.write_bytes(path.read_bytes()[:200])
 
 
 def truncated_checkpoint_alone(table: Path) -> None:
     expire_log(table)
-    (path,) = (table / "_delta_log").glob("*.checkpoint.parquet")
-    path.write_bytes(path.read_bytes()[:200])
+    truncated_checkpoint(table)
 
 
 def vanished_file(table: Path) -> None:
@@ -52,9 +50,7 @@ def vanished_file(table: Path) -> None:
 def test_each_command_says_what_is_damaged(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], damage: Callable[[Path], None], line: str
 ) -> None:
-    stream, fleet = LocalStream(tmp_path), Fleet(clients=2)
-    for _ in range(3):
-        stream.batch(fleet.round())
+    stream, _ = stream_of(tmp_path, clients=2, batches=3)
     damage(stream.lake / "push_outcomes")
     for argv in COMMANDS:
         assert cli.main([*argv, "--lake", str(stream.lake)]) != 0
@@ -65,9 +61,7 @@ def test_each_command_says_what_is_damaged(
 
 
 def test_what_it_advises_for_a_checkpoint_helps(tmp_path: Path) -> None:
-    stream, fleet = LocalStream(tmp_path), Fleet(clients=2)
-    for _ in range(3):
-        stream.batch(fleet.round())
+    stream, fleet = stream_of(tmp_path, clients=2, batches=3)
     table = stream.lake / "push_outcomes"
     truncated_checkpoint(table)
     for path in (*(table / "_delta_log").glob("*.checkpoint.parquet"), table / "_delta_log" / "_last_checkpoint"):

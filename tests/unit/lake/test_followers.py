@@ -80,7 +80,7 @@ class Consumer(ABC):
     once = True
 
     def __init__(self, folder: Path) -> None:
-        self.folder = folder
+        self.folder, self.sent = folder, list[int]()
         self.lake = make_lake(folder)
         put(self.lake, CLIENT_CHANGES, [client(f"c{number}") for number in range(ROUNDS)])
 
@@ -92,17 +92,13 @@ class Consumer(ABC):
     def run(self) -> None:
         """A new process consumes what there is."""
 
-    @abstractmethod
     def found(self) -> list[int]:
         """The numbers of all things that were found, as often as they were."""
+        return self.sent
 
 
 class Feed(Consumer):
     source, once = CLIENT_EVENTS, False
-
-    def __init__(self, folder: Path) -> None:
-        super().__init__(folder)
-        self.sent: list[int] = []
 
     def land(self, number: int) -> None:
         at = NOW + timedelta(seconds=number)
@@ -116,9 +112,6 @@ class Feed(Consumer):
 
     def _send(self, records: Any) -> None:
         self.sent += [json.loads(value)["offset"] for _, value in records]
-
-    def found(self) -> list[int]:
-        return self.sent
 
 
 class Recipe(Feed):
@@ -137,10 +130,6 @@ class Sender(Consumer):
 
     source, once = METRIC_POINTS, False
 
-    def __init__(self, folder: Path) -> None:
-        super().__init__(folder)
-        self.sent: list[int] = []
-
     def land(self, number: int) -> None:
         put(self.lake, METRIC_POINTS, [point(f"c{number}", SENT, delta=10**number, second=number)])
 
@@ -157,9 +146,6 @@ class Sender(Consumer):
         for resource in ExportMetricsServiceRequest.FromString(gzip.decompress(data)).resource_metrics:
             for metric in resource.scope_metrics[0].metrics:
                 self.sent += [len(str(each.as_int)) - 1 for each in metric.sum.data_points]
-
-    def found(self) -> list[int]:
-        return self.sent
 
 
 class Counters(Sender):
@@ -183,7 +169,6 @@ class Sink(Consumer):
     def __init__(self, folder: Path) -> None:
         super().__init__(folder)
         FINDING_CHANGES.create(self.lake)
-        self.sent: list[int] = []
 
     def land(self, number: int) -> None:
         put(self.lake, FINDING_CHANGES, [change(f"f{number}", second=10 * number)])
@@ -191,9 +176,6 @@ class Sink(Consumer):
     def run(self) -> None:
         for message in messages(self.lake):
             self.sent += [int(str(row["subject"])[1:]) for row in message.changes]
-
-    def found(self) -> list[int]:
-        return self.sent
 
 
 class Samples(Consumer):

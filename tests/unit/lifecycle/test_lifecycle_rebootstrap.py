@@ -23,6 +23,7 @@ from kafka_telemetry_lake.udfs.lifecycle.events import event_rows
 from kafka_telemetry_lake.udfs.lifecycle.rebootstrap import take_signals
 from kafka_telemetry_lake.udfs.lifecycle.step import OUTCOMES_IN
 from tests.support.landing_records import captured
+from tests.support.local_stream import push_rows
 from tests.support.sql_views import answer
 from tests.unit.lifecycle.test_lifecycle import push
 from tests.unit.lifecycle.test_lifecycle_lake import LandedLake
@@ -256,18 +257,8 @@ def test_a_lake_tells_the_same_events_push_by_push_and_at_once(tmp_path: Path) -
 
 @cache
 def captured_outcomes() -> pa.Table:
-    landed = captured().to_pylist()
-    pushes = []
-    for record in landed:
-        headers = {each["key"]: each["value"].decode() for each in record["headers"] if each["value"] is not None}
-        named = {name: headers.get(name) for name in ("client_instance_id", "client_id", "compression_type")}
-        port = int(headers["client_port"]) if "client_port" in headers else None
-        pushes.append(
-            {name: record[name] for name in ("topic", "partition", "offset")}
-            | {"source": "files", "cluster_id": "c", "landed_at": record["timestamp"], "payload": record["value"]}
-            | {**named, "client_port": port}
-        )
-    return process(pa.Table.from_pylist(pushes, rows.PUSHES_IN), ShardState.empty())[0].push_outcomes
+    pushes = push_rows(captured().to_pylist()).select(rows.PUSHES_IN.names).cast(rows.PUSHES_IN)
+    return process(pushes, ShardState.empty())[0].push_outcomes
 
 
 def test_captured_pushes_tell_their_episodes_and_nothing_else() -> None:

@@ -19,6 +19,7 @@ from kafka_telemetry_lake.udfs.conversion.state import SCHEMAS, ShardState
 from kafka_telemetry_lake.udfs.kernels.arrays import column
 from kafka_telemetry_lake.udfs.limits import Limits
 from tests.support.otlp_builder import counter, delta, exponential, histogram, push, table
+from tests.unit.conversion.test_state import assert_equal
 
 HOUR = 3600
 
@@ -27,11 +28,6 @@ HOUR = 3600
 def new_worker() -> None:
     """Nothing cached, as in a worker process that just started."""
     state_chain._cached.clear()
-
-
-def assert_equal(left: ShardState, right: ShardState) -> None:
-    for name in SCHEMAS:
-        assert getattr(left, name).equals(getattr(right, name)), name
 
 
 def whole(state: StateParts) -> ShardState:

@@ -64,3 +64,11 @@ def answer(
         views.connection.register(name, pa.Table.from_pylist(rows, CATALOG[name]))
     asked = views.connection.sql(sql or f'SELECT * FROM "{view}" ORDER BY ALL')
     return list(asked.to_arrow_table().to_pylist())
+
+
+def told(
+    view: str, tables: Mapping[str, Rows], columns: str, where: str = "TRUE", order: str = "ALL"
+) -> list[tuple[Any, ...]]:
+    """These columns of a view's rows."""
+    rows = answer(view, tables, f"SELECT {columns} FROM {view} WHERE {where} ORDER BY {order}")
+    return [tuple(row.values()) for row in rows]

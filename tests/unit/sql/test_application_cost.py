@@ -58,17 +58,9 @@ def network(name: str, kind: str, node: int, gigabytes: float, role: str = "brok
 def costs(clients: list[dict[str, Any]], points: list[dict[str, Any]], **tables: Any) -> list[dict[str, Any]]:
     outcomes = [push(each["client_instance_id"], cluster_id=each["cluster_id"], outcome="points") for each in clients]
     rules = [{"position": 0, "client_id": "(shop|bank|lib|far)-.*", "application": "known", "owner": "team"}]
-    return answer(
-        "application_cost",
-        {"client_changes": clients, "metric_points": points, "push_outcomes": outcomes, "application_rules": rules}
-        | {
-            "brokers": [
-                {"cluster_id": "c", "broker_id": 1, "rack": "a"},
-                {"cluster_id": "c", "broker_id": 2, "rack": "b"},
-            ]
-        }
-        | tables,
-    )
+    brokers = [{"cluster_id": "c", "broker_id": broker, "rack": rack} for broker, rack in ((1, "a"), (2, "b"))]
+    lake = {"client_changes": clients, "metric_points": points, "push_outcomes": outcomes, "brokers": brokers}
+    return answer("application_cost", lake | {"application_rules": rules} | tables)
 
 
 def test_each_byte_and_request_is_priced_once(tmp_path: Path) -> None:
@@ -82,26 +74,18 @@ def test_each_byte_and_request_is_priced_once(tmp_path: Path) -> None:
     ]  # fmt: skip
     clients = [client("shop-1", "a"), client("bank-1", "b"), client("other", "b")]
     known, other = costs(clients, points, prices=prices(tmp_path))
-    assert (known["application"], known["owner"], known["instances"], known["window_start"]) == (
-        "known",
-        "team",
-        2,
-        HOUR,
-    )
-    assert (known["bytes_in"], known["bytes_out"], known["requests"]) == (4 * GB, 4 * GB, 2e6)
+    assert known == known | {"application": "known", "owner": "team", "instances": 2, "window_start": HOUR}
+    assert known == known | {"bytes_in": 4 * GB, "bytes_out": 4 * GB, "requests": 2e6}
+    assert known == known | {"zoned_bytes": 10 * GB, "cross_zone_bytes": 5 * GB, "cross_zone_share": 0.5}
     assert known["stored_byte_hours"] == (3 * 72 * 2 + 1 * 7200 * 3) * GB
-    assert (known["zoned_bytes"], known["cross_zone_bytes"], known["cross_zone_share"]) == (10 * GB, 5 * GB, 0.5)
     costed = ("bytes_in_cost", "bytes_out_cost", "storage_cost", "requests_cost", "cross_zone_cost", "cost", "missing")
     storage = (3 * 72 * 2 + 1 * 7200 * 3) / 720 * 10
     # From a to broker 2 in b: 1 GB at a's price. From broker 1 in a to b: 4 GB at b's price.
     expected = [8, 4, storage, 10, 1 * 4 + 4 * 8]
     assert [known[name] for name in costed] == [*map(pytest.approx, expected), pytest.approx(sum(expected)), None]
     assert known["known_cost"] == pytest.approx(known["cost"])
-    assert (other["application"], other["bytes_in"], other["cost"]) == (
-        None,
-        2 * GB,
-        pytest.approx(4 + 2 * 72 * 2 / 72),
-    )
+    cost = pytest.approx(4 + 2 * 72 * 2 / 72)
+    assert (other["application"], other["bytes_in"], other["cost"]) == (None, 2 * GB, cost)
 
 
 def missing(row: dict[str, Any]) -> tuple[Any, ...]:
@@ -113,9 +97,8 @@ def test_a_missing_price_gives_no_cost_and_is_said(tmp_path: Path) -> None:
     (row,) = costs([client("far-1", "z")], [network("far-1", "consumer", 1, 1)], prices=listed)
     assert missing(row) == (0, None, None, 1, "the price list has no price for zone z")
     (row,) = costs([client("far-1", "z")], [network("far-1", "consumer", 1, 1)], prices=listed, brokers=[])
-    assert missing(row)[1:] == (
-        None, None, 1, "the rack of the client or the broker is unknown for 100 % of the traffic"
-    )  # fmt: skip
+    said = "the rack of the client or the broker is unknown for 100 % of the traffic"
+    assert missing(row)[1:] == (None, None, 1, said)
     (row,) = costs([client("far-1")], [network("far-1", "consumer", 1, 1)], prices=listed)
     assert (row["cross_zone_share"], row["cost"]) == (None, None)
     (row,) = costs([client("shop-1", "a")], [sent("shop-1", "new", 1), sent("shop-1", "bills", 1)], prices=listed)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from tests.support.sql_views import answer
+from tests.support.sql_views import answer, told
 
 START = datetime(2026, 7, 1, tzinfo=UTC)
 
@@ -33,14 +33,15 @@ def test_clients_without_an_owner_and_the_reason() -> None:
         client("4", "new", principal="User:d", client_address="10.0.0.2", state="terminated", first=3, last=12),
         client("5", "hidden", principal=None, labels=[("group_id", "g")]),
     ]  # fmt: skip
-    rows = answer("unowned_clients", {"client_changes": clients, "application_rules": RULES})
-    columns = ("client_id", "application", "reason", "instances", "active_instances", "group_id", "addresses")
-    assert [tuple(row[name] for name in columns) for row in rows] == [
+    tables = {"client_changes": clients, "application_rules": RULES}
+    columns = "client_id, application, reason, instances, active_instances, group_id, addresses"
+    assert told("unowned_clients", tables, columns) == [
         ("hidden", None, "rule 0: its principal or address is unknown", 1, 1, "g", ["10.0.0.1"]),
         ("lab", "lab", "its alias or rule names no owner", 1, 1, None, ["10.0.0.1"]),
         ("new", None, "no alias or rule fits", 2, 1, None, ["10.0.0.1", "10.0.0.2"]),
     ]
-    assert (rows[2]["first_seen"], rows[2]["last_seen"]) == (START, START + timedelta(hours=12))
+    seen = told("unowned_clients", tables, "first_seen, last_seen", "client_id = 'new'")
+    assert seen == [(START, START + timedelta(hours=12))]
 
 
 def test_a_client_id_of_two_teams_is_said_to_be_shared_or_reused() -> None:
@@ -49,9 +50,8 @@ def test_a_client_id_of_two_teams_is_said_to_be_shared_or_reused() -> None:
         client("3", "etl", 20, 30, principal="User:c"), client("4", "etl", 0, 30, cluster_id="d", principal="User:b"),
         client("5", "own", 0, 1), client("6", "own", 5, 6),
     ]  # fmt: skip
-    rows = answer("client_id_owners", {"client_changes": clients, "application_rules": RULES})
-    columns = ("cluster_id", "client_id", "application", "instances", "shared_with", "reused_from")
-    assert [tuple(row[name] for name in columns) for row in rows] == [
+    columns = "cluster_id, client_id, application, instances, shared_with, reused_from"
+    assert told("client_id_owners", {"client_changes": clients, "application_rules": RULES}, columns) == [
         ("c", "etl", "bank", 1, ["shop of team-a"], []),
         ("c", "etl", "lab", 1, [], ["bank of team-b", "shop of team-a"]),
         ("c", "etl", "shop", 1, ["bank of team-b"], []),

@@ -13,7 +13,7 @@ import pytest
 
 from kafka_telemetry_lake.jobs import cli
 from tests.clients.kinds import LANDED, TRUTH, check, lake_of
-from tests.support.sql_views import answer
+from tests.support.sql_views import told
 
 pytestmark = pytest.mark.lake
 
@@ -75,8 +75,8 @@ def test_connect_workers_are_told_by_their_internal_topics() -> None:
         client("connector-consumer-b-1", state="terminated"),
         client("connector-producer-a-2"),
     ]
-    sql = "SELECT worker_group, client_address, workers, connectors, tasks FROM connect_workers ORDER BY ALL"
-    rows = [tuple(row.values()) for row in answer("connect_workers", {"client_changes": clients}, sql)]
+    columns = "worker_group, client_address, workers, connectors, tasks"
+    rows = told("connect_workers", {"client_changes": clients}, columns)
     assert rows == [("etl", "10.0.0.1", 1, 3, 4), ("etl", "10.0.0.2", 1, 0, 0), ("old", "10.0.0.3", 0, 0, 0)]
 
 
@@ -90,15 +90,13 @@ def test_a_task_has_no_worker_group_where_two_are_at_its_address() -> None:
         point(lone, read, 5), point(lone, read, 5, topic="t"), point(shared, read, 7), point(other, read, 1),
         point(unknown, "producer.record.send.total", 2),
     ]  # fmt: skip
-    sql = "SELECT connector, task, role, worker_group, records FROM connect_tasks ORDER BY ALL"
-    rows = answer("connect_tasks", {"client_changes": clients, "metric_points": points}, sql)
-    assert [tuple(row.values()) for row in rows] == [
+    tables = {"client_changes": clients, "metric_points": points}
+    assert told("connect_tasks", tables, "connector, task, role, worker_group, records") == [
         ("a-1", 3, "sink", "x", 5),
         ("b", 0, "dead_letters", None, 2),
         ("b", 0, "sink", None, 7),
     ]
-    both = answer("connect_workers", {"client_changes": clients}, "SELECT tasks FROM connect_workers ORDER BY ALL")
-    assert [row["tasks"] for row in both] == [1, None, None]
+    assert told("connect_workers", {"client_changes": clients}, "tasks") == [(1,), (None,), (None,)]
 
 
 def test_a_thread_that_died_shows_and_its_process_counts_it() -> None:
@@ -112,23 +110,15 @@ def test_a_thread_that_died_shows_and_its_process_counts_it() -> None:
         point(thread, "stream.thread.thread.state", 0, **ids) | {"value": 6.0},
     ]
     tables = {"client_changes": [admin, thread], "metric_points": points}
-    sql = "SELECT state, alive_threads, failed_threads, debug_metrics FROM streams_processes"
-    assert [tuple(row.values()) for row in answer("streams_processes", tables, sql)] == [("PENDING_ERROR", 3, 1, True)]
-    sql = "SELECT application_id, state, tasks FROM streams_threads"
-    assert [tuple(row.values()) for row in answer("streams_threads", tables, sql)] == [("app", "DEAD", 0)]
+    columns = "state, alive_threads, failed_threads, debug_metrics"
+    assert told("streams_processes", tables, columns) == [("PENDING_ERROR", 3, 1, True)]
+    assert told("streams_threads", tables, "application_id, state, tasks") == [("app", "DEAD", 0)]
 
 
 def test_aborts_that_pushes_can_not_tell_apart_count_once_and_others_have_no_row() -> None:
     bank, plain = client("bank", transactional_id="t"), client("plain")
     times = ["producer.txn.commit.time.ns.total", "producer.txn.abort.time.ns.total"]
-    points = [
-        point(bank, times[0], 6e6),
-        point(bank, times[1], 2e6),
-        point(bank, times[1], 0),
-        point(plain, times[1], 9e6),
-    ]
-    sql = (
-        "SELECT transactional_id, commit_ms, abort_ms, commits_at_least, aborts_at_least, abort_ratio FROM transactions"
-    )
-    rows = answer("transactions", {"client_changes": [bank, plain], "metric_points": points}, sql)
-    assert [tuple(row.values()) for row in rows] == [("t", 6, 2, 1, 1, 0.25)]
+    pushed = ((bank, times[0], 6e6), (bank, times[1], 2e6), (bank, times[1], 0), (plain, times[1], 9e6))
+    tables = {"client_changes": [bank, plain], "metric_points": [point(*each) for each in pushed]}
+    columns = "transactional_id, commit_ms, abort_ms, commits_at_least, aborts_at_least, abort_ratio"
+    assert told("transactions", tables, columns) == [("t", 6, 2, 1, 1, 0.25)]

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from kafka_telemetry_lake.pipelines.libraries.versions import VersionsError, parse_versions, versions
-from tests.support.sql_views import answer
+from tests.support.sql_views import answer, told
 
 AT = datetime(2026, 11, 21, 12, tzinfo=UTC)
 IDLE = "org.apache.kafka.consumer.poll.idle.ratio.avg"
@@ -16,12 +16,14 @@ IDLE = "org.apache.kafka.consumer.poll.idle.ratio.avg"
 SENT: dict[tuple[str | None, str | None], tuple[str, str | None, str]] = {
     ("apache-kafka-java", "4.3.1"): ("java", "4.3.1", "default"),
     ("apache-kafka-java", "4.4.0-SNAPSHOT"): ("java", "4.4.0", "default"),
+    ("apache-kafka-java", "4.0.0"): ("java", "4.0.0", "default"),
     ("apache-kafka-java", "3.9.1.redhat-00001"): ("java", "3.9.1", "opt_in"),
     ("apache-kafka-java", "7.7.1-ccs"): ("java", "3.7", "none"),  # Confluent's build of Kafka 3.7
     ("apache-kafka-java", "7.7.1-ccs-SNAPSHOT"): ("java", "3.7", "none"),
     ("apache-kafka-java", "8.1.0-13-ce"): ("java", "4.1", "default"),
     ("apache-kafka-java", "unknown"): ("java", None, "unknown"),
     ("librdkafka", "2.16.0"): ("librdkafka", "2.16.0", "default"),
+    ("librdkafka", "2.10.1"): ("librdkafka", "2.10.1", "false_triggers"),
     ("librdkafka", "2.12.1-RC1"): ("librdkafka", "2.12.1", "default"),  # from Rust, node-rdkafka, PHP, C
     ("confluent-kafka-python", "2.16.1-rdkafka-2.16.0"): ("librdkafka", "2.16.0", "default"),
     ("confluent-kafka-javascript", "1.10.1-librdkafka-2.15.1"): ("librdkafka", "2.15.1", "default"),
@@ -70,6 +72,9 @@ def test_every_view_knows_the_library_by_the_strings_that_are_really_sent() -> N
     assert by_software(answer("client_versions", tables), "", "library", "library_version") == known
     said = by_software(answer("rebootstrap_readiness", tables), "client_", "library", "library_version", "readiness")
     assert said == SENT
+    java = [each for each in clients() if each["client_software_version"] == "4.0.0"]
+    twice = {"client_changes": [*java, java[0] | {"client_instance_id": "b"}]}
+    assert told("rebootstrap_readiness", twice, "clients, active_clients") == [(2, 2)]
 
 
 def test_columns_of_findings_know_it_too() -> None:

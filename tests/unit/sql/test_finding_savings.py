@@ -73,19 +73,13 @@ def savings(tmp_path: Path, clients: dict[str, Rows], prices: str | None = PRICE
 
 
 def sending(records: float, per_request: float, requests: float) -> Rows:
-    return [
-        *counted("producer.record.send.total", records),
-        *gauge("producer.records.per.request.avg", per_request),
-        *counted("producer.request.total", requests),
-    ]
+    counters = counted("producer.record.send.total", records) + counted("producer.request.total", requests)
+    return counters + gauge("producer.records.per.request.avg", per_request)
 
 
-def batches(mean: float, most: float, sent: float, topic: str = "orders") -> Rows:
-    return [
-        *gauge("producer.batch.size.avg", mean),
-        *gauge("producer.batch.size.max", most),
-        *counted("producer.topic.byte.total", sent, topic=topic),
-    ]
+def batches(mean: float, most: float, sent: float) -> Rows:
+    sizes = gauge("producer.batch.size.avg", mean) + gauge("producer.batch.size.max", most)
+    return sizes + counted("producer.topic.byte.total", sent, topic="orders")
 
 
 CLIENTS: dict[str, tuple[str, Rows, float]] = {
@@ -152,23 +146,19 @@ def test_requests_that_the_advice_saves(tmp_path: Path) -> None:
         assert row["window_start"] == HOUR
 
 
-def test_every_estimate_is_tested(tmp_path: Path) -> None:
+def test_every_estimate_is_tested() -> None:
     estimated = {rule.id for rule in rules().values() if isinstance(rule.saving, Saving)}
     assert {finding for finding, _, _ in CLIENTS.values()} | {"uncompressed_records"} == estimated
 
 
 def plain(sent: float, *topics: str) -> Rows:
-    points = gauge("producer.compression.rate.avg", 1.0)
-    for topic in topics:
-        points += counted("producer.topic.byte.total", sent, topic=topic)
-        points += gauge("producer.topic.compression.rate", 1.0, topic=topic)
-    return points
+    of_topics = (point for topic in topics for point in compressed(sent, 1.0, topic))
+    return [*gauge("producer.compression.rate.avg", 1.0), *of_topics]
 
 
 def compressed(sent: float, ratio: float, topic: str) -> Rows:
-    return counted("producer.topic.byte.total", sent, topic=topic) + gauge(
-        "producer.topic.compression.rate", ratio, topic=topic
-    )
+    bytes_ = counted("producer.topic.byte.total", sent, topic=topic)
+    return bytes_ + gauge("producer.topic.compression.rate", ratio, topic=topic)
 
 
 def test_bytes_that_compression_saves_at_the_ratio_of_the_topic_s_other_producers(tmp_path: Path) -> None:
@@ -202,13 +192,11 @@ def untold(row: dict[str, Any]) -> tuple[Any, ...]:
     return tuple(row[name] for name in ("requests_saved", "bytes_in_saved", "cost_saved", "missing"))
 
 
-def test_without_a_price_list_the_requests_are_told(tmp_path: Path) -> None:
-    rows = savings(tmp_path, {"shop-single": CLIENTS["shop-single"][1]}, prices=None)
+def test_without_a_price_list_or_a_count_that_it_prices_the_requests_are_told(tmp_path: Path) -> None:
+    every = CLIENTS["shop-single"][1]
+    rows = savings(tmp_path, {"shop-single": every}, prices=None)
     assert untold(rows["shop-single", "one_record_per_request"]) == (36_000, None, None, "there is no price list")
-
-
-def test_requests_that_no_price_list_counts_have_no_cost(tmp_path: Path) -> None:
-    points = [each for each in CLIENTS["shop-single"][1] if not each["metric"].endswith(".request.total")]
+    points = [each for each in every if not each["metric"].endswith(".request.total")]
     row = savings(tmp_path, {"shop-single": points})["shop-single", "one_record_per_request"]
     said = "the client pushes no request.total, so the price list counts none of its requests"
     assert untold(row) == (36_000, None, None, said)

@@ -39,13 +39,8 @@ def test_one_broker_is_slower_than_the_others() -> None:
 
 def test_one_instance_is_slower_than_its_siblings() -> None:
     metric = f"{PRODUCER}request.latency.avg"
-    fleets = {
-        "slow": (40, 41, 39, 40, 120),
-        "less": (40, 41, 39, 40, 119.9),
-        "fast": (9, 9, 9, 9, 99),
-        "few": (1, 1, 1, 900),
-        "edge": (30, 30, 30, 30, 100),
-    }
+    fleets: dict[str, tuple[float, ...]] = {"slow": (40, 41, 39, 40, 120), "less": (40, 41, 39, 40, 119.9)}
+    fleets |= {"fast": (9, 9, 9, 9, 99), "few": (1, 1, 1, 900), "edge": (30, 30, 30, 30, 100)}
     points = [
         gauged(name, f"i{n}", metric, latency)
         for name, fleet in fleets.items() for n, latency in enumerate(fleet) for _ in range(3)
@@ -87,27 +82,18 @@ def test_all_who_do_not_authenticate_are_no_principal() -> None:
 def test_partitions_are_spread_unevenly_over_a_group() -> None:
     metric = f"{GROUP}assigned.partitions"
 
-    def group(
-        name: str, partitions: tuple[float, ...], pushes: int = 3, members: bool = True
-    ) -> dict[str, list[dict[str, Any]]]:
-        ids = [f"{name}{n}" for n in range(len(partitions))]
-        return {
-            "metric_points": [
-                gauged("c", one, metric, value)
-                for one, value in zip(ids, partitions, strict=True)
-                for _ in range(pushes)
-            ],
-            "push_outcomes": [
-                at("c", one, outcome="points", labels=[("group_id", name), *([("group_member_id", one)] * members)])
-                for one in ids
-            ],
-        }
+    tables: dict[str, list[dict[str, Any]]] = {"metric_points": [], "push_outcomes": []}
 
-    groups = (
-        group("uneven", (6, 2, 2)), group("two", (5.9, 2)), group("one", (3, 1)), group("new", (9, 1), 2),
-        group("three", (4, 1)), group("connect", (25, 5, 1), members=False),
-    )  # fmt: skip
-    tables = {table: [row for each in groups for row in each[table]] for table in groups[0]}
+    def group(name: str, partitions: tuple[float, ...], pushes: int = 3, members: bool = True) -> None:
+        for n, value in enumerate(partitions):
+            labels = [("group_id", name), ("group_member_id", f"{name}{n}")][: 1 + members]
+            tables["metric_points"] += [gauged("c", f"{name}{n}", metric, value)] * pushes
+            tables["push_outcomes"].append(at("c", f"{name}{n}", outcome="points", labels=labels))
+
+    for name, partitions in {"uneven": (6, 2, 2), "two": (5.9, 2), "one": (3, 1), "three": (4, 1)}.items():
+        group(name, partitions)
+    group("new", (9, 1), 2)
+    group("connect", (25, 5, 1), members=False)
     evidence = "in group {} of {} pushing members one has {} partitions, another {}"
     assert found_rows(tables, "uneven_assignment") == [
         (None, "group", name, 1, members, f"{name}0", "info", evidence.format(name, members, most, least))

@@ -2,33 +2,52 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 
-from tests.support.made_clients import GROUP, HOUR, PRODUCER, SENT, Client, _point, at, found_rows, gauge, without_hour
-from tests.support.sql_views import answer
+from tests.support.made_clients import (
+    GROUP,
+    HOUR,
+    PRODUCER,
+    SENT,
+    Client,
+    Metrics,
+    _point,
+    at,
+    found_rows,
+    gauge,
+    without_hour,
+)
+from tests.support.sql_views import answer, told
 
 pytestmark = pytest.mark.lake
 
 
+def instances(measured: Iterable[Metrics]) -> dict[str, list[dict[str, Any]]]:
+    """Client instances of one client id, by what each measured."""
+    tables: dict[str, list[dict[str, Any]]] = {"push_outcomes": [], "metric_points": []}
+    for n, metrics in enumerate(measured):
+        tables["push_outcomes"].append(at("orders", f"i{n}", outcome="points"))
+        tables["metric_points"] += [
+            at("orders", f"i{n}", metric=metric, delta_status="ok", time=HOUR) | _point(*values)
+            for metric, values in metrics.items()
+        ]
+    return tables
+
+
 def test_a_finding_names_the_instances_their_number_and_the_worst() -> None:
     """Of four instances, two have failed records; and one that pushes a lot makes no other look busy."""
-    tables: dict[str, list[dict[str, Any]]] = {"push_outcomes": [], "metric_points": []}
-    for n, failed in enumerate((0, 3, 7, 0)):
-        tables["push_outcomes"].append(at("orders", f"i{n}", outcome="points"))
-        metrics = {SENT: (100.0, 3600), f"{PRODUCER}record.error.total": (failed, 3600)}
-        tables["metric_points"] += [
-            at("orders", f"i{n}", metric=metric, delta_status="ok", time=HOUR) | _point(*measured)
-            for metric, measured in metrics.items()
-        ]
+    errors = f"{PRODUCER}record.error.total"
+    tables = instances({SENT: (100.0, 3600), errors: (failed, 3600)} for failed in (0, 3, 7, 0))
     evidence = "2 of 4 client instances (50.0 %), at worst i2: 7 records could not be sent (100 were)"
     assert found_rows(tables, "failed_records") == [("orders", "client_id", "orders", 2, 4, "i2", "error", evidence)]
-    own = answer("instance_findings", tables)
-    assert [(row["client_instance_id"], row["measure"], without_hour(row["evidence"])) for row in own] == [
-        ("i1", 3.0, "3 records could not be sent (100 were)"), ("i2", 7.0, "7 records could not be sent (100 were)"),
-    ]  # fmt: skip
+    own = told("instance_findings", tables, "client_instance_id, measure, evidence")
+    assert [(*row[:2], without_hour(row[2])) for row in own] == [
+        (f"i{n}", failed, f"{failed} records could not be sent (100 were)") for n, failed in ((1, 3), (2, 7))
+    ]
 
 
 def test_an_application_an_owner_and_a_principal_are_groups_of_instances() -> None:
@@ -62,9 +81,8 @@ def test_an_application_an_owner_and_a_principal_are_groups_of_instances() -> No
     ]
     tables["application_rules"] = [{"position": 0, "client_id": "oth.*", "application": "rest", "owner": "ann"}]
     rows = answer("finding_groups", tables)
-    assert {(row["finding"], row["severity"], row["window_start"]) for row in rows} == {
-        ("costly_commits", "warning", HOUR)
-    }
+    kinds = {(row["finding"], row["severity"], row["window_start"]) for row in rows}
+    assert kinds == {("costly_commits", "warning", HOUR)}
     said = ("scope", "subject", "instances", "instances_affected", "worst_client_id", "worst_instance", "measure")
     assert [tuple(row[name] for name in said) for row in rows] == [
         ("application", "canary", 1, 1, "orders", "orders i2", 1700),
@@ -156,15 +174,8 @@ def _commits(latencies: dict[str, dict[int, int]], now: datetime) -> dict[str, l
 
 
 def test_the_worst_is_the_least_where_less_is_worse() -> None:
-    slow = {SENT: (72_000.0, 3600.0)}
-    tables: dict[str, list[dict[str, Any]]] = {"push_outcomes": [], "metric_points": []}
-    for n, per_request in enumerate((1.5, 1.2, 1.7)):
-        tables["push_outcomes"].append(at("orders", f"i{n}", outcome="points"))
-        metrics = slow | {f"{PRODUCER}records.per.request.avg": gauge(per_request)}
-        tables["metric_points"] += [
-            at("orders", f"i{n}", metric=metric, delta_status="ok", time=HOUR) | _point(*measured)
-            for metric, measured in metrics.items()
-        ]
+    means = (gauge(mean) for mean in (1.5, 1.2, 1.7))
+    tables = instances({SENT: (72_000, 3600), f"{PRODUCER}records.per.request.avg": mean} for mean in means)
     (one,) = found_rows(tables, "one_record_per_request")
     assert one[3:6] == (3, 3, "i1")
     assert "at worst i1: 1.2 records per request" in one[-1]
@@ -173,16 +184,16 @@ def test_the_worst_is_the_least_where_less_is_worse() -> None:
 def test_what_pushes_and_events_show_of_an_instance() -> None:
     five = timedelta(minutes=5)
     pushes: dict[str, dict[str, Any]] = {
-        "fine": {"outcome": "points", "last_time": HOUR + five - timedelta(milliseconds=1), "quarantined_points": 0},
-        "ahead": {"outcome": "points", "last_time": HOUR + five},
-        "behind": {"outcome": "points", "last_time": HOUR - five},
-        "points": {"outcome": "points", "quarantined_points": 1},
+        "fine": {"last_time": HOUR + five - timedelta(milliseconds=1), "quarantined_points": 0},
+        "ahead": {"last_time": HOUR + five},
+        "behind": {"last_time": HOUR - five},
+        "points": {"quarantined_points": 1},
         "dropped": {"outcome": "dropped"},
-        "twice": {"outcome": "points"},
-        "dead": {"outcome": "points"},
+        "twice": {},
+        "dead": {},
     }
     tables = {
-        "push_outcomes": [at(name, "i", **row) for name, row in pushes.items()],
+        "push_outcomes": [at(name, "i", **{"outcome": "points"} | row) for name, row in pushes.items()],
         "client_events": [
             at("twice", "i", event="duplicate_instance"), at("dead", "i", event="data_path_dead"),
             at("fine", "i", event="rebootstrap"), at("gone", "i", event="data_path_dead"),

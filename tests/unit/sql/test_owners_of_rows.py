@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 
 from kafka_telemetry_lake.pipelines.query.lake_query import view_columns
-from tests.support.sql_views import Rows, answer
+from tests.support.quota_samples import at, quota, usage_window
+from tests.support.sql_views import Rows, answer, told
 
 pytestmark = pytest.mark.lake
 
@@ -29,17 +29,12 @@ WITHOUT = {
     "unowned_clients": "those that have no owner",
     "unsubscribed_metrics": "columns of table metric_points; join clients",
 }
-NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)
 RULES = [
     {"position": 0, "group_id": "audit", "application": "audit", "owner": "team-c"},
     {"position": 1, "principal": "User:ann", "application": "shop", "owner": "team-a"},
     {"position": 2, "principal": "User:bob", "application": "bank", "owner": "team-b"},
 ]
 Row = dict[str, Any]
-
-
-def at(seconds: float) -> datetime:
-    return NOON + timedelta(seconds=seconds)
 
 
 def client(instance: str, user: str | None, client_id: str | None, cluster: str | None = "c", **more: Any) -> Row:
@@ -59,18 +54,7 @@ BOTH = ("bank, shop", "team-a, team-b")
 
 
 def window(user: str, client_id: str, **more: Any) -> Row:
-    return {
-        "cluster_id": "c", "broker_id": 1, "quota_type": "produce", "user": user, "client_id": client_id,
-        "window_start": at(0), "window_end": at(10), "window_seconds": 10, "observed_rate": 50.0, "quota_limit": 100.0,
-        "throttled": True, "source": "broker", "status": "ok", **more,
-    }  # fmt: skip
-
-
-def rates() -> list[Row]:
-    return [
-        {"cluster_id": "c", "window_start": at(0), "client_id": name, "metric": "m", "kind": "sum", "increase": 1.0,
-         "covered_s": 60.0, "points": 1} for name in ("orders", "bills", "unknown", None)
-    ]  # fmt: skip
+    return usage_window(0, user=user, client_id=client_id, **{"throttled": True} | more)
 
 
 def test_every_view_that_names_a_client_has_its_application_and_owner() -> None:
@@ -83,8 +67,8 @@ def test_every_view_that_names_a_client_has_its_application_and_owner() -> None:
 
 
 def test_an_entity_has_the_owners_of_all_its_clients() -> None:
-    rows = answer("entity_owners", OWNED, 'SELECT cluster_id, "user", client_id, application, owner FROM entity_owners')
-    assert {tuple(row.values())[:3]: tuple(row.values())[3:] for row in rows} == {
+    rows = told("entity_owners", OWNED, 'cluster_id, "user", client_id, application, owner')
+    assert {row[:3]: row[3:] for row in rows} == {
         ("c", "ann", ""): SHOP, ("c", "bob", ""): BANK, ("c", "eve", ""): NOBODY, ("d", "bob", ""): BANK,
         ("c", "", "orders"): BOTH, ("c", "", "bills"): SHOP, ("c", "", "new"): NOBODY, ("d", "", "bills"): BANK,
         ("c", "ann", "orders"): SHOP, ("c", "bob", "orders"): BANK, ("c", "ann", "bills"): SHOP,
@@ -110,53 +94,44 @@ def test_throttled_are_only_the_owners_of_clients_that_were_there() -> None:
 
 
 def test_quotas_and_their_changes_have_the_owners_of_the_entity() -> None:
-    def quota(user: str, client_id: str) -> Row:
-        return {
-            "cluster_id": "c", "user": user, "client_id": client_id, "ip": "", "quota_type": "produce",
-            "quota_limit": 100.0, "valid_from": at(5), "not_seen_at": at(0),
-        }  # fmt: skip
-
-    quotas = [quota("", "orders"), quota("ann", ""), quota("<default>", "")]
+    entities = (("", "orders"), ("ann", ""), ("<default>", ""))
+    quotas = [quota(*entity, 100.0, begun=5, not_seen_at=at(0)) for entity in entities]
     for view in ("quota_history", "quota_changes"):
-        rows = answer(view, OWNED | {"quotas": quotas})
-        assert [(row["user"], row["client_id"], row["application"], row["owner"]) for row in rows] == [
+        assert told(view, OWNED | {"quotas": quotas}, '"user", client_id, application, owner') == [
             ("", "orders", *BOTH), ("<default>", "", *NOBODY), ("ann", "", *SHOP),
         ]  # fmt: skip
     estimates = [window("ann", "orders"), window("ann", "orders", source="client")]
-    (row,) = answer("quota_estimate_error", OWNED | {"quota_usage": estimates})
-    assert (row["application"], row["owner"]) == SHOP
+    assert told("quota_estimate_error", OWNED | {"quota_usage": estimates}, "application, owner") == [SHOP]
     for view in ("client_quotas", "unlimited_clients"):
-        sql = f"SELECT client_instance_id, application, owner FROM {view} WHERE quota_type = 'fetch' ORDER BY 1"
-        rows = answer(view, OWNED | {"quotas": quotas}, sql)
+        columns = "client_instance_id, application, owner"
+        rows = told(view, OWNED | {"quotas": quotas}, columns, "quota_type = 'fetch'")
         owners = [SHOP, BANK, SHOP, NOBODY, BANK, SHOP]
-        assert [tuple(row.values()) for row in rows] == [(str(n), *owner) for n, owner in enumerate(owners, 1)]
+        assert rows == [(str(n), *owner) for n, owner in enumerate(owners, 1)]
 
 
 def test_ranks_have_the_owners_of_the_client_id_once_each() -> None:
-    sql = "SELECT client_id, place, application, owner FROM metric_ranks_1h ORDER BY place"
-    found = answer("metric_ranks_1h", OWNED | {"metric_rollups_1h": rates()}, sql)
-    assert [tuple(row.values()) for row in found] == [
+    rate: Row = {"cluster_id": "c", "window_start": at(0), "metric": "m", "kind": "sum", "covered_s": 60.0, "points": 1}
+    rates = [rate | {"client_id": name, "increase": 1.0} for name in ("orders", "bills", "unknown", None)]
+    tables = OWNED | {"metric_rollups_1h": rates}
+    assert told("metric_ranks_1h", tables, "client_id, place, application, owner", order="place") == [
         (None, 1, *NOBODY), ("bills", 2, *SHOP), ("orders", 3, *BOTH), ("unknown", 4, *NOBODY),
     ]  # fmt: skip
 
 
 def test_changes_of_a_client_id_have_its_owners() -> None:
-    sql = "SELECT DISTINCT cluster_id, client_id, application, owner FROM client_id_changes ORDER BY ALL"
-    assert [tuple(row.values()) for row in answer("client_id_changes", OWNED, sql)] == [
+    assert told("client_id_changes", OWNED, "DISTINCT cluster_id, client_id, application, owner") == [
         ("c", "bills", *SHOP), ("c", "new", *NOBODY), ("c", "orders", *BOTH), ("d", "bills", *BANK),
     ]  # fmt: skip
 
 
 def test_rejected_rows_have_the_owner_of_the_instance() -> None:
-    def rejected(instance: str | None, client_id: str) -> Row:
-        return {"cluster_id": "c", "client_instance_id": instance, "client_id": client_id, "scope": "push",
-                "reason": "MALFORMED", "landed_at": at(0)}  # fmt: skip
-
-    rows = [rejected("2", "orders"), rejected("4", "new"), rejected(None, "orders")]
-    found = answer("quarantine_offenders", OWNED | {"quarantine": rows})
-    assert {(row["client_instance_id"], row["client_id"]): (row["application"], row["owner"]) for row in found} == {
-        ("2", "orders"): BANK, ("4", "new"): NOBODY, (None, "orders"): NOBODY,
-    }  # fmt: skip
+    of_push = {"cluster_id": "c", "scope": "push", "reason": "MALFORMED", "landed_at": at(0)}
+    ids = (("2", "orders"), ("4", "new"), (None, "orders"))
+    rows = [of_push | {"client_instance_id": instance, "client_id": client_id} for instance, client_id in ids]
+    columns = "client_instance_id, client_id, application, owner"
+    assert told("quarantine_offenders", OWNED | {"quarantine": rows}, columns) == [
+        ("2", "orders", *BANK), ("4", "new", *NOBODY), (None, "orders", *NOBODY),
+    ]  # fmt: skip
 
 
 def test_pushes_have_the_owner_of_their_instance() -> None:
@@ -167,8 +142,7 @@ def test_pushes_have_the_owner_of_their_instance() -> None:
         for push in pushes
     ]
     tables = OWNED | {"pushes": pushes, "push_outcomes": outcomes}
-    sql = "SELECT client_instance_id, application, owner FROM push_discipline ORDER BY 1"
-    assert [tuple(row.values()) for row in answer("push_discipline", tables, sql)] == [
+    assert told("push_discipline", tables, "client_instance_id, application, owner") == [
         ("1", *SHOP), ("2", *BANK), ("9", *NOBODY),
     ]  # fmt: skip
 
@@ -204,9 +178,8 @@ def test_a_member_that_pushes_nothing_has_the_owner_that_group_client_id_or_addr
         "m-4": (None, None, None), "m-5": (None, "known", "team-k"), "m-6": (None, None, None), "m-7": ("7", *SHOP),
     }  # fmt: skip
     del tables["client_changes"]
-    sql = "SELECT member_id, owned_by FROM group_member_ownership ORDER BY 1"
     unknown = "its principal or address is unknown"
-    assert [tuple(row.values()) for row in answer("group_member_ownership", tables, sql)] == [
+    assert told("group_member_ownership", tables, "member_id, owned_by") == [
         ("m-1", "rule 0"), ("m-2", "rule 1"), ("m-3", f"rule 2: {unknown}"), ("m-4", f"rule 2: {unknown}"),
         ("m-5", "alias of the client id"), ("m-6", f"rule 1: {unknown}"), ("m-7", f"rule 2: {unknown}"),
     ]  # fmt: skip
@@ -235,23 +208,16 @@ def test_the_lag_of_a_group_has_the_owners_of_its_members_now_or_before() -> Non
 
 
 def test_applications_count_members_that_push_nothing_and_throttled_instances() -> None:
+    pushing = client("7", "ann", "orders", labels=[("group_id", "g"), ("group_member_id", "m-4")])
     tables: dict[str, Rows] = OWNED | {
-        "client_changes": [
-            *CLIENTS,
-            client("7", "ann", "orders", labels=[("group_id", "g"), ("group_member_id", "m-4")]),
-        ],
+        "client_changes": [*CLIENTS, pushing],
         "group_members": [
-            member("audit", "m-1", "a"),
-            member("audit", "m-2", "b"),
-            member("g", "m-3", "c"),
-            member("g", "m-4", "orders"),
+            *(member("audit", "m-1", "a"), member("audit", "m-2", "b")),
+            *(member("g", "m-3", "c"), member("g", "m-4", "orders")),
         ],
         "quota_usage": [window("ann", "orders"), window("bob", "orders", throttled=False)],
     }
-    sql = (
-        "SELECT subject, client_ids, instances, members_pushing_nothing, consumer_groups, throttled_instances "
-        "FROM applications WHERE scope = 'application' AND cluster_id = 'c' ORDER BY subject"
-    )
-    assert [tuple(row.values()) for row in answer("applications", tables, sql)] == [
+    columns = "subject, client_ids, instances, members_pushing_nothing, consumer_groups, throttled_instances"
+    assert told("applications", tables, columns, "scope = 'application' AND cluster_id = 'c'") == [
         ("audit", 2, 0, 2, 1, 0), ("bank", 1, 1, 0, 0, 0), ("shop", 2, 4, 0, 1, 2), (None, 2, 1, 1, 1, 0),
     ]  # fmt: skip

@@ -74,14 +74,3 @@ def test_names_count_only_where_subscriptions_are_known() -> None:
          "valid_from": NOON - timedelta(hours=1)}
     ]  # fmt: skip
     assert cards(given)["java", "subscribed_names"] == (2, 2, 1, "java1")
-
-
-def test_the_section_is_that_of_the_kip() -> None:
-    rows = answer("client_conformance", tables([(0, "java1", {}), (10, "java1", {})], {"java1": "terminated"}))
-    assert {row["rule"]: row["section"] for row in rows} == {
-        "interval": "Throttling and rate-limiting",
-        "no_gap": "Client behavior",
-        "delta_temporality": "Metric aggregation temporality",
-        "readable": "Metrics serialization format",
-        "goodbye": "Client termination",
-    }

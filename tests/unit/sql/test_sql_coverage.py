@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.sql_views import answer
+from tests.support.sql_views import answer, told
 
 NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)
 Row = dict[str, Any]
@@ -220,8 +220,8 @@ def test_client_ids_that_brokers_counted_and_that_pushed_nothing() -> None:
         ("elsewhere", "", "quotas", None, at(0), "unknown"),
     ]
     rules = [{"position": 0, "client_id": "ended", "application": "shop", "owner": "ann"}]
-    owned = answer("silent_clients", {"quota_samples": samples, "application_rules": rules, **pushes.tables})
-    assert [(row["client_id"], row["owner"]) for row in owned if row["application"]] == [("ended", "ann")]
+    tables = {"quota_samples": samples, "application_rules": rules, **pushes.tables}
+    assert told("silent_clients", tables, "client_id, owner", "application IS NOT NULL") == [("ended", "ann")]
     reports.append(counted(("kgo", "v1.22.2"), 2))  # now there are two reasons
     rows = silent(quota_samples=samples, broker_connections=reports, **pushes.tables)
     assert ("never", "alice", "quotas", None, at(DAY), "unknown") in rows
@@ -236,6 +236,7 @@ def test_members_of_groups_that_push_nothing() -> None:
     pushes = Pushes().add(JAVA)
     pushes.tables["client_changes"][0]["labels"] = [("group_id", "g"), ("group_member_id", "m0")]
     rules = [{"position": 0, "client_id": "quiet", "application": "shop", "owner": "ann"}]
-    (row,) = answer("silent_clients", {"group_members": members, "application_rules": rules, **pushes.tables})
-    assert (row["client_id"], row["host"], row["application"], row["owner"]) == ("quiet", "/10.0.0.1", "shop", "ann")
+    tables = {"group_members": members, "application_rules": rules, **pushes.tables}
+    owned = told("silent_clients", tables, "client_id, host, application, owner")
+    assert owned == [("quiet", "/10.0.0.1", "shop", "ann")]
     assert silent(group_members=members, **pushes.tables) == [("quiet", None, "group", "g", None, "unknown")]

@@ -104,11 +104,8 @@ def test_retention_that_takes_records_and_logs_that_are_gone() -> None:
 def test_a_marker_is_no_unread_record() -> None:
     """Five records and the marker of their transaction; the group commits the offset after the last record."""
     read: Row = {"stable_offset": 6, "next_record_offset": 6, "retention_ms": 1000}
-    polls = [
-        sample(0, 5, 6, **read),
-        sample(100, 5, 6, **read),
-        sample(200, 5, 6, 6, stable_offset=6, retention_ms=1000),
-    ]
+    polls = [sample(seconds, 5, 6, **read) for seconds in (0, 100)]
+    polls.append(sample(200, 5, 6, 6, stable_offset=6, retention_ms=1000))
     for row in lags(polls):
         assert brief(row, "time_lag_s", "time_lag_at_least_s", "lag_growth_per_s") in (
             ("caught_up", 0, 0, 0, 0), ("caught_up", 0, 0, 0, None),
@@ -144,12 +141,9 @@ def test_an_open_transaction_holds_up_a_group_that_has_read_all() -> None:
         ("open_transaction", 4, 10, None, None), ("open_transaction", 4, 60, None, None),
     ]  # fmt: skip
     # With a marker before it, and of a group that reads uncommitted records too.
-    (marker, uncommitted) = lags(
-        [
-            sample(0, 4, 9, stable_offset=5, next_record_offset=5),
-            sample(0, 7, 9, stable_offset=5, next_record_offset=None, group="h"),
-        ]
-    )
+    polls = [sample(0, 4, 9, stable_offset=5, next_record_offset=5)]
+    polls.append(sample(0, 7, 9, stable_offset=5, next_record_offset=None, group="h"))
+    marker, uncommitted = lags(polls)
     assert (brief(marker), brief(uncommitted)) == (("open_transaction", 4), ("open_transaction", 2))
 
 

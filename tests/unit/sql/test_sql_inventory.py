@@ -13,7 +13,7 @@ from kafka_telemetry_lake.pipelines.findings.model import LIBRARIES
 from kafka_telemetry_lake.pipelines.findings.rules import measures
 from kafka_telemetry_lake.pipelines.query.known_metrics import known_metrics
 from kafka_telemetry_lake.pipelines.query.views import views
-from tests.support.sql_views import answer
+from tests.support.sql_views import answer, told
 
 START = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
 Row = dict[str, Any]
@@ -129,12 +129,7 @@ def test_measures_are_the_same_for_every_library() -> None:
     assert java["not_pushed"].split(", ")[:2] == ["record_retries", "record_errors"]
     assert found["java", at(60)]["records_sent"] == 7
     reader = found["reader", START]
-    assert [reader[name] for name in ("kind", "records_consumed", "bytes_consumed", "group_id")] == [
-        "consumer",
-        9,
-        90,
-        "g",
-    ]
+    assert reader == reader | {"kind": "consumer", "records_consumed": 9, "bytes_consumed": 90, "group_id": "g"}
     rd = found["rd", START]
     assert (rd["records_sent"], rd["request_latency_avg_ms"], rd["library"]) == (None, 6, "librdkafka")
     assert "records_sent, bytes_sent" in rd["not_in_library"]
@@ -179,10 +174,6 @@ def _reads(text: str, metric: str) -> bool:
     return metric == text or metric.partition(".")[2] == text
 
 
-def flows(rows: list[Row]) -> set[tuple[Any, ...]]:
-    return {(row["topic"], row["writer"], row["records_written"], row["reader"], row["records_read"]) for row in rows}
-
-
 def test_who_writes_and_who_reads_a_topic() -> None:
     points = [
         point("w", SENT_TO, delta=10, topic="orders"), point("w", SENT_TO, delta=20, topic="orders", seconds=11),
@@ -207,23 +198,15 @@ def test_who_writes_and_who_reads_a_topic() -> None:
     found = {(row["cluster_id"], row["client_instance_id"], row["topic"], row["hour"]): row for row in rows}
     assert len(rows) == len(found) == 5
     first = found["c", "w", "orders", START]
-    assert [first[name] for name in ("role", "known_from", "application", "owner", "group_id")] == [
-        "producer", "telemetry", "shop", "team", None,
-    ]  # fmt: skip
-    numbers = ("records", "bytes", "covered_s", "records_per_s", "bytes_per_s", "compression_ratio", "record_errors")
-    assert [first[name] for name in numbers] == [30, 300, 20, 1.5, 30, 0.5, 2]
+    assert first == first | {"role": "producer", "known_from": "telemetry", "application": "shop", "owner": "team"}
+    assert first == first | {"group_id": None, "records": 30, "bytes": 300, "covered_s": 20, "records_per_s": 1.5}
+    assert first == first | {"bytes_per_s": 30, "compression_ratio": 0.5, "record_errors": 2}
     assert found["c", "w", "orders", at(3600)]["records"] == 1
     reader = found["c", "r", "orders", START]
-    assert [reader[name] for name in ("role", "group_id", "records", "records_lag_max")] == [
-        "consumer",
-        "billing",
-        25,
-        7,
-    ]
+    assert reader == reader | {"role": "consumer", "group_id": "billing", "records": 25, "records_lag_max": 7}
     assert found["c", "rd", None, START]["records"] is None
-    assert flows(answer("topic_flows", tables)) == {
-        ("orders", "shop", 31, "r-id", 25), ("orders", "d-id", 4, None, None),
-    }  # fmt: skip
+    flows = told("topic_flows", tables, "topic, writer, records_written, reader, records_read")
+    assert flows == [("orders", "d-id", 4, None, None), ("orders", "shop", 31, "r-id", 25)]
 
 
 def test_readers_without_telemetry_are_known_from_groups_and_brokers() -> None:
@@ -262,9 +245,9 @@ def test_readers_without_telemetry_are_known_from_groups_and_brokers() -> None:
     }  # fmt: skip
     assert {row["principal"] for row in rows if row["bytes"] == 60} == {"User:eve"}
     assert len(rows) == len(found)
-    assert {(row["topic"], row["writer"], row["reader"]) for row in answer("topic_flows", tables)} == {
-        ("my-orders", None, "mute-1"), ("t", None, "mute-1"), ("t", None, "rd-id"), ("t", None, "gone"),
-    }  # fmt: skip
+    assert told("topic_flows", tables, "DISTINCT topic, writer, reader") == [
+        ("my-orders", None, "mute-1"), ("t", None, "gone"), ("t", None, "mute-1"), ("t", None, "rd-id"),
+    ]  # fmt: skip
 
 
 @pytest.mark.parametrize(("state", "known"), [("terminated", {"telemetry"}), ("active", {"telemetry", "group"})])
@@ -287,8 +270,8 @@ def test_a_dot_in_a_topic_that_consumers_write_as_underscore_counts_once() -> No
         point("w", SENT_TO, delta=8, topic="a.b"), point("w", SENT_TO, delta=8, topic="x_y"),
     ]  # fmt: skip
     clients = [client("new"), client("old", client_software_version="3.9.0"), client("w")]
-    rows = answer("topic_clients", {"metric_points": points, "client_changes": clients})
-    assert sorted((row["client_instance_id"], row["topic"], row["records"]) for row in rows) == [
+    tables = {"metric_points": points, "client_changes": clients}
+    assert told("topic_clients", tables, "client_instance_id, topic, records") == [
         ("new", "a.b", 5), ("old", "a.b", 3), ("old", "x_y", 2), ("w", "a.b", 8), ("w", "x_y", 8),
     ]  # fmt: skip
 
@@ -296,7 +279,7 @@ def test_a_dot_in_a_topic_that_consumers_write_as_underscore_counts_once() -> No
 def test_a_topic_that_another_replaces_keeps_its_rows() -> None:
     """A topic can't be renamed: the new one is another, and no row of one counts for the other."""
     points = [point("w", SENT_TO, delta=8, topic="before"), point("w", SENT_TO, delta=9, topic="after", seconds=3601)]
-    rows = answer("topic_flows", {"metric_points": points, "client_changes": [client("w")]})
-    assert [(row["topic"], row["records_written"], row["first_written"], row["last_written"]) for row in rows] == [
+    tables = {"metric_points": points, "client_changes": [client("w")]}
+    assert told("topic_flows", tables, "topic, records_written, first_written, last_written") == [
         ("after", 9, at(3600), at(3600)), ("before", 8, START, START),
     ]  # fmt: skip

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from kafka_telemetry_lake.pipelines.query.duckdb_engine import connect
 from kafka_telemetry_lake.pipelines.query.views import parse_view
-from tests.support.sql_views import answer
+from tests.support.sql_views import answer, told
 
 HOUR = datetime(2026, 11, 21, 12, tzinfo=UTC)
 SENT, LATENCY = "org.apache.kafka.producer.record.send.total", "org.apache.kafka.producer.request.latency.avg"
@@ -17,25 +17,10 @@ SENT, LATENCY = "org.apache.kafka.producer.record.send.total", "org.apache.kafka
 
 def counted(client_id: str, increase: float | None, covered_s: float, **more: Any) -> dict[str, Any]:
     """A rollup row of a counter."""
-    return {
-        "cluster_id": "c",
-        "window_start": HOUR,
-        "client_id": client_id,
-        "metric": SENT,
-        "kind": "sum",
-        "temporality": "delta",
-        "points": 1,
-        "increase": increase,
-        "covered_s": covered_s,
-        "resets": 0,
-        "baselines": 0,
-        "refused": 0,
-        "value_count": 1,
-        "value_sum": 5.0,
-        "value_min": 5.0,
-        "value_max": 5.0,
-        **more,
-    }
+    key = {"cluster_id": "c", "window_start": HOUR, "client_id": client_id, "metric": SENT, "kind": "sum"}
+    grown = {"temporality": "delta", "points": 1, "increase": increase, "covered_s": covered_s}
+    values = {"value_count": 1, **dict.fromkeys(("value_sum", "value_min", "value_max"), 5.0)}
+    return key | grown | values | dict.fromkeys(("resets", "baselines", "refused"), 0) | more
 
 
 def gauged(client_id: str, total: float, count: int, most: float, **more: Any) -> dict[str, Any]:
@@ -50,28 +35,15 @@ def test_rates_add_up_partial_rows_and_tell_resets_and_unknown_increases() -> No
         counted("a", 120.0, 10.0, resets=1, refused=2),
         counted("a", None, 0.0, baselines=1, value_sum=1e9),
     ]
-    (rate,) = answer("metric_rates_1h", {"metric_rollups_1h": rows})
-    sums = {key: rate[key] for key in ("points", "increase", "rate", "covered_s", "resets", "unknown", "refused")}
-    assert sums == {
-        "points": 3,
-        "increase": 180.0,
-        "rate": 4.5,
-        "covered_s": 40.0,
-        "resets": 1,
-        "unknown": 1,
-        "refused": 2,
-    }
-
-
-def test_a_counter_without_covered_time_has_no_rate() -> None:
-    (rate,) = answer("metric_rates_1m", {"metric_rollups_1m": [counted("a", 0.0, 0.0, baselines=1)]})
-    assert (rate["increase"], rate["rate"]) == (0.0, None)
+    columns = "points, increase, rate, covered_s, resets, unknown, refused"
+    assert told("metric_rates_1h", {"metric_rollups_1h": rows}, columns) == [(3, 180.0, 4.5, 40.0, 1, 1, 2)]
+    without_time = {"metric_rollups_1m": [counted("a", 0.0, 0.0, baselines=1)]}
+    assert told("metric_rates_1m", without_time, "increase, rate") == [(0.0, None)]
 
 
 def test_a_gauge_has_the_mean_of_its_values_not_of_its_rows() -> None:
     rows = [gauged("a", 10.0, 1, 10.0), gauged("a", 6.0, 3, 4.0)]
-    (rate,) = answer("metric_rates_1h", {"metric_rollups_1h": rows})
-    assert (rate["mean"], rate["most"], rate["increase"]) == (4.0, 10.0, None)
+    assert told("metric_rates_1h", {"metric_rollups_1h": rows}, "mean, most, increase") == [(4.0, 10.0, None)]
 
 
 def test_quantiles_over_client_ids_of_rates_and_means() -> None:
@@ -83,17 +55,10 @@ def test_quantiles_over_client_ids_of_rates_and_means() -> None:
 
 
 def test_top_n_with_shares_and_a_stable_order_of_equals() -> None:
-    rows = [
-        counted("b", 30.0, 1.0),
-        counted("a", 30.0, 1.0),
-        counted("c", 40.0, 1.0),
-        counted("d", None, 0.0, value_max=None),
-    ]
-    sql = "SELECT client_id, amount, share, place FROM metric_ranks_1h WHERE place <> 3 ORDER BY place"
-    assert answer("metric_ranks_1h", {"metric_rollups_1h": rows}, sql) == [
-        {"client_id": "c", "amount": 40.0, "share": 0.4, "place": 1},
-        {"client_id": "a", "amount": 30.0, "share": 0.3, "place": 2},
-    ]
+    rows = [counted(*each) for each in (("b", 30.0, 1.0), ("a", 30.0, 1.0), ("c", 40.0, 1.0))]
+    rows.append(counted("d", None, 0.0, value_max=None))
+    ranks = told("metric_ranks_1h", {"metric_rollups_1h": rows}, "place, client_id, amount, share", "place <> 3")
+    assert ranks == [(1, "c", 40.0, 0.4), (2, "a", 30.0, 0.3)]
 
 
 def test_week_over_week_compares_like_with_like() -> None:
@@ -106,10 +71,10 @@ def test_week_over_week_compares_like_with_like() -> None:
         counted("new", 300.0, 3600.0),
         counted("new", 1.0, 1.0, window_start=before - timedelta(hours=1)),
     ]
-    sql = "SELECT client_id, ratio, comparable, window_start FROM metric_week_over_week ORDER BY client_id"
-    assert answer("metric_week_over_week", {"metric_rollups_1h": rows}, sql) == [
-        {"client_id": "gap", "ratio": 1.0, "comparable": False, "window_start": HOUR},
-        {"client_id": "steady", "ratio": 2.0, "comparable": True, "window_start": HOUR},
+    columns = "client_id, ratio, comparable, window_start"
+    assert told("metric_week_over_week", {"metric_rollups_1h": rows}, columns) == [
+        ("gap", 1.0, False, HOUR),
+        ("steady", 2.0, True, HOUR),
     ]
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.sql_views import answer
+from tests.support.sql_views import answer, told
 
 START = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
 Row = dict[str, Any]
@@ -30,13 +30,8 @@ def client(name: str, state: str = "active", seen: float = 100, **more: Any) -> 
 
 
 def event(name: str | None, kind: str, seconds: float = 0, **detail: str) -> Row:
-    return {
-        "cluster_id": "c",
-        "client_instance_id": name,
-        "at": at(seconds),
-        "event": kind,
-        "detail": list(detail.items()),
-    }
+    of: Row = {"cluster_id": "c", "client_instance_id": name, "at": at(seconds)}
+    return of | {"event": kind, "detail": list(detail.items())}
 
 
 def liveness(clients: Sequence[Row], events: Sequence[Row] = ()) -> dict[str, Row]:
@@ -45,8 +40,8 @@ def liveness(clients: Sequence[Row], events: Sequence[Row] = ()) -> dict[str, Ro
 
 
 def test_clients_shows_the_newest_row_of_each() -> None:
-    rows = answer("clients", {"client_changes": [client("a", step=2, pushes=3), client("a", step=10), client("b")]})
-    assert [(row["client_instance_id"], row["pushes"]) for row in rows] == [("a", 10), ("b", 10)]
+    rows = [client("a", step=2, pushes=3), client("a", step=10), client("b")]
+    assert told("clients", {"client_changes": rows}, "client_instance_id, pushes") == [("a", 10), ("b", 10)]
 
 
 @pytest.mark.parametrize(
@@ -126,23 +121,21 @@ def test_d4_coverage_of_clients_and_of_the_cluster() -> None:
         event("a", "lost_interval_closed", ms="1000"), event("b", "temporality_flip"), event("b", "first_seen"),
     ]  # fmt: skip
     clients = [client("a", coverage=0.5, missed_pushes=10), client("b", seen=300)]
-    rows = answer("coverage", {"client_changes": clients, "client_events": events})
-    coverage = {
-        row["client_instance_id"]: (row["clients"], row["coverage"], row["missed_pushes"], row["lost_intervals"],
-                                    row["lost_intervals_closed"], row["lost_ms"], row["temporality_flips"])
-        for row in rows
-    }  # fmt: skip
-    assert coverage == {
-        "a": (1, 0.5, 10, 2, 1, 4000, 0), "b": (1, 1.0, 0, 0, 0, 0, 1), None: (2, 0.875, 10, 2, 1, 4000, 1),
-    }  # fmt: skip
+    columns = (
+        "client_instance_id, clients, coverage, missed_pushes, lost_intervals, lost_intervals_closed, lost_ms, "
+        "temporality_flips"
+    )
+    assert told("coverage", {"client_changes": clients, "client_events": events}, columns) == [
+        ("a", 1, 0.5, 10, 2, 1, 4000, 0), ("b", 1, 1.0, 0, 0, 0, 0, 1), (None, 2, 0.875, 10, 2, 1, 4000, 1),
+    ]  # fmt: skip
 
 
 def test_lost_records_are_those_of_the_cluster_whose_clients_nobody_knows() -> None:
     lost = [{"cluster_id": cluster, "records": records} for cluster, records in (("c", 4), ("c", 3), ("other", 9))]
-    rows = answer("coverage", {"client_changes": [client("a"), client("b")], "lost_records": lost})
-    assert {row["client_instance_id"]: row["lost_records"] for row in rows} == {"a": None, "b": None, None: 7}
-    rows = answer("coverage", {"client_changes": [client("a")]})
-    assert {row["client_instance_id"]: row["lost_records"] for row in rows} == {"a": None, None: 0}
+    columns, clients = "client_instance_id, lost_records", [client("a"), client("b")]
+    found = told("coverage", {"client_changes": clients, "lost_records": lost}, columns)
+    assert found == [("a", None), ("b", None), (None, 7)]
+    assert told("coverage", {"client_changes": clients[:1]}, columns) == [("a", None), (None, 0)]
 
 
 def point(metric: str, seconds: float, name: str = "a", **more: Any) -> Row:
@@ -170,10 +163,11 @@ def test_consumer_groups() -> None:
         point(f"{prefix}.assigned.partitions", 30, "b", value=1.0), point("producer.batch.size.avg", 0, "b", value=1.0),
         point(f"{prefix}.assigned.partitions", 60, "b", value=3.0),
     ]  # fmt: skip
-    rows = answer("consumer_groups", {"client_changes": clients, "metric_points": points})
-    names = ("minute", "client_instance_id", "group_id", "members", "member_ids", "pushes", "assigned_partitions",
-             "rebalances", "commit_latency_avg_ms", "commit_latency_max_ms", "last_heartbeat_ago_max_s")  # fmt: skip
-    assert [tuple(row[name] for name in names) for row in rows] == [
+    columns = (
+        "minute, client_instance_id, group_id, members, member_ids, pushes, assigned_partitions, rebalances, "
+        "commit_latency_avg_ms, commit_latency_max_ms, last_heartbeat_ago_max_s"
+    )
+    assert told("consumer_groups", {"client_changes": clients, "metric_points": points}, columns) == [
         (at(0), "a", "g", 2, 2, 2, 4.0, 3.0, 20.0, None, None),
         (at(0), "b", "g", 2, None, 1, 1.0, None, None, None, None),
         (at(60), "b", "g", 1, None, 1, 3.0, None, None, None, None),
@@ -227,10 +221,11 @@ def test_consumer_groups_show_members_that_push_nothing() -> None:
         "group_states": STATES,
         "group_members": [member("g", "m-1", "a", "t-0"), member("g", "m-2", "silent one", "t-1", "t-2")],
     }
-    names = ("minute", "client_instance_id", "client_id", "group_member_id", "pushes", "members", "known_members",
-             "assigned_partitions", "coordinator_id", "assignment")  # fmt: skip
-    rows = answer("consumer_groups", tables)
-    assert [tuple(row[name] for name in names) for row in rows] == [
+    columns = (
+        "minute, client_instance_id, client_id, group_member_id, pushes, members, known_members, assigned_partitions, "
+        "coordinator_id, assignment"
+    )
+    assert told("consumer_groups", tables, columns) == [
         (at(0), "a", "a", "m-1", 1, 1, 2, 1.0, 2, ["t-0"]),
         (at(60), None, "silent one", "m-2", 0, 0, 2, 2.0, 2, ["t-1", "t-2"]),
     ]
@@ -246,10 +241,7 @@ def test_consumer_progress() -> None:
         total(f"{prefix}.bytes.consumed.total", 0, 4096), point(f"{prefix}.fetch.latency.avg", 0, value=3.0),
     ]  # fmt: skip
     (row,) = answer("consumer_progress", {"client_changes": [client("a")], "metric_points": points})
-    assert {name: row[name] for name in (
-        "records_lag_max", "records_lead_min", "records_consumed", "bytes_consumed", "poll_idle_ratio",
-        "fetch_latency_avg_ms", "client_id", "state", "pushes",
-    )} == {
+    assert row == row | {
         "records_lag_max": 9.0, "records_lead_min": 7.0, "records_consumed": 150.0, "bytes_consumed": 4096.0,
         "poll_idle_ratio": 0.25, "fetch_latency_avg_ms": 3.0, "client_id": "a", "state": "active", "pushes": 2,
     }  # fmt: skip
@@ -263,31 +255,9 @@ def test_producer_pipeline() -> None:
         total("producer.bufferpool.wait.time.ns.total", 0, 2_500_000), total("producer.record.retry.total", 0, 3),
         point("producer.metadata.age", 0, value=12.0), point("consumer.poll.idle.ratio.avg", 0, value=1.0),
     ]  # fmt: skip
-    rows = answer("producer_pipeline", {"metric_points": points})  # a client may be known by its points alone
-    (row,) = rows
-    assert {name: row[name] for name in (
-        "queue_time_avg_ms", "queue_time_max_ms", "node_request_latency_max_ms", "slowest_node_id", "buffer_wait_ms",
-        "record_retries", "metadata_age_max_s", "batch_size_avg_bytes", "client_id",
-    )} == {
+    (row,) = answer("producer_pipeline", {"metric_points": points})  # a client may be known by its points alone
+    assert row == row | {
         "queue_time_avg_ms": 4.0, "queue_time_max_ms": 9.0, "node_request_latency_max_ms": 50.0, "slowest_node_id": "2",
         "buffer_wait_ms": 2.5, "record_retries": 3.0, "metadata_age_max_s": 12.0, "batch_size_avg_bytes": None,
         "client_id": None,
     }  # fmt: skip
-
-
-@pytest.mark.parametrize(
-    ("software", "version", "readiness"),
-    [
-        ("apache-kafka-java", "3.7.1", "none"), ("apache-kafka-java", "3.9.0", "opt_in"),
-        ("apache-kafka-java", "4.0.0", "default"), ("apache-kafka-java", "4.3.1-SNAPSHOT", "default"),
-        ("librdkafka", "2.9.0", "none"), ("librdkafka", "2.11.0", "false_triggers"),
-        ("librdkafka", "2.12.1", "default"),
-        ("confluent-kafka-python", "2.16.1-rdkafka-2.16.0", "default"), ("kgo", "v1.22.2", "unknown"),
-        ("apache-kafka-java", None, "unknown"), ("confluent-kafka-go", "2.15.0", "default"),
-        ("confluent-kafka-dotnet", "2.10.1", "false_triggers"), ("apache-kafka-java", "7.9.1-ccs", "opt_in"),
-    ],
-)  # fmt: skip
-def test_rebootstrap_readiness(software: str, version: str | None, readiness: str) -> None:
-    one = client("a", client_software_name=software, client_software_version=version)
-    (row,) = answer("rebootstrap_readiness", {"client_changes": [one, one | {"client_instance_id": "b"}]})
-    assert (row["readiness"], row["clients"], row["active_clients"]) == (readiness, 2, 2)

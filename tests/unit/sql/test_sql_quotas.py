@@ -2,78 +2,26 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 
-from tests.support.sql_views import answer
+from tests.support.quota_samples import at, quota
+from tests.support.quota_samples import usage_window as window
+from tests.support.sql_views import answer, told
 
-NOON = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
 EXEMPT = float(2**63 - 1)
-EVER = datetime(9999, 1, 1, tzinfo=UTC)
 Row = dict[str, Any]
-
-
-def at(seconds: float) -> datetime:
-    return NOON + timedelta(seconds=seconds)
-
-
-def window(second: float, **fields: Any) -> Row:
-    """A row of quota_usage."""
-    return {
-        "cluster_id": "c",
-        "broker_id": 1,
-        "quota_type": "produce",
-        "user": "",
-        "client_id": "app",
-        "window_start": at(second),
-        "window_end": at(second + 10),
-        "window_seconds": 10,
-        "observed_rate": 50.0,
-        "quota_limit": 100.0,
-        "used_percent": 50.0,
-        "usage_ratio": 0.5,
-        "throttled": False,
-        "source": "broker",
-        "status": "ok",
-    } | fields
 
 
 def full(second: float, throttle_ms: float = 5.0, **fields: Any) -> Row:
     return window(second, **{"throttled": True, "used_percent": 100.0, "throttle_ms": throttle_ms} | fields)
 
 
-def quota(user: str, client_id: str, limit: float, begun: float = -7200, ended: float | None = None, **f: Any) -> Row:
-    """A row of quotas."""
-    return {
-        "cluster_id": "c",
-        "user": user,
-        "client_id": client_id,
-        "ip": "",
-        "quota_type": "produce",
-        "quota_limit": limit,
-        "valid_from": at(begun),
-        "valid_to": None if ended is None else at(ended),
-    } | f
-
-
 def client(name: str, principal: str | None, client_id: str | None, first: float = -3600, last: float = 3600) -> Row:
     """A row of client_changes, which view clients takes."""
-    return {
-        "cluster_id": "c",
-        "client_instance_id": name,
-        "client_id": client_id,
-        "principal": principal,
-        "first_seen": at(first),
-        "last_seen": at(last),
-        "step": 1,
-        "state": "active",
-    }
-
-
-def values_of(rows: list[Row], *names: str) -> list[Any]:
-    return [tuple(row[name] for name in names) for row in rows]
+    seen = {"first_seen": at(first), "last_seen": at(last), "step": 1, "state": "active"}
+    return {"cluster_id": "c", "client_instance_id": name, "client_id": client_id, "principal": principal} | seen
 
 
 def test_q14_windows_hold_the_source_that_is_trusted_most() -> None:
@@ -87,19 +35,14 @@ def test_q14_windows_hold_the_source_that_is_trusted_most() -> None:
         window(10, source="client", client_id="other"),
         window(0, source="client", window_seconds=60),
     ]
-    found = answer("quota_windows", {"quota_usage": rows})
-    assert sorted(
-        values_of(found, "client_id", "window_start", "window_seconds", "broker_id", "source"), key=str
-    ) == sorted(
-        [
-            ("app", at(0), 10, 1, "broker"),
-            ("app", at(0), 10, 2, "client"),
-            ("app", at(10), 10, None, "evidence"),
-            ("other", at(10), 10, 1, "client"),
-            ("app", at(0), 60, 1, "client"),
-        ],
-        key=str,
-    )
+    columns = "client_id, window_start, window_seconds, broker_id, source"
+    assert told("quota_windows", {"quota_usage": rows}, columns) == [
+        ("app", at(0), 10, 1, "broker"),
+        ("app", at(0), 10, 2, "client"),
+        ("app", at(0), 60, 1, "client"),
+        ("app", at(10), 10, None, "evidence"),
+        ("other", at(10), 10, 1, "client"),
+    ]
 
 
 def test_headroom_is_of_the_newest_window_of_each_broker() -> None:
@@ -112,8 +55,8 @@ def test_headroom_is_of_the_newest_window_of_each_broker() -> None:
         window(-590, user="bob"),
         window(-600, user="bea"),
     ]
-    found = answer("quota_headroom", {"quota_usage": rows})
-    assert values_of(found, "user", "client_id", "shared", "broker_id", "window_start", "used_percent", "headroom") == [
+    columns = '"user", client_id, shared, broker_id, window_start, used_percent, headroom'
+    assert told("quota_headroom", {"quota_usage": rows}, columns) == [
         ("", "app", "all users", 1, at(10), 20.0, 80.0),
         ("", "app", "all users", 2, at(10), 100.0, 0.0),
         ("ann", "", "all client ids", 1, at(10), None, None),
@@ -133,9 +76,9 @@ def test_q8_the_most_specific_quota_limits_a_client(level: int) -> None:
     quotas = [quota(*entity, float(n)) for n, entity in enumerate(LEVELS, 1) if n >= level]
     others = [quota("v", "c", 99.0), quota("u", "d", 99.0), quota("u", "c", 99.0, ended=0.0)]
     tables = {"client_changes": [client("i", "User:u", "c")], "quotas": [*others, *quotas]}
-    found = answer("client_quotas", tables, "SELECT * FROM client_quotas WHERE quota_type = 'produce'")
-    names = ("level", "quota_limit", "bucket_user", "bucket_client_id", "quota_user", "quota_client_id", "user")
-    assert values_of(found, *names) == [(level, float(level), *BUCKETS[level - 1], *LEVELS[level - 1], "u")]
+    columns = 'level, quota_limit, bucket_user, bucket_client_id, quota_user, quota_client_id, "user"'
+    found = told("client_quotas", tables, columns, "quota_type = 'produce'")
+    assert found == [(level, float(level), *BUCKETS[level - 1], *LEVELS[level - 1], "u")]
 
 
 def test_q9_unlimited_are_those_without_a_quota_and_the_exempt() -> None:
@@ -146,8 +89,8 @@ def test_q9_unlimited_are_those_without_a_quota_and_the_exempt() -> None:
         quota("", "", 1.0, ip="10.0.0.1", quota_type="request"),
     ]
     clients = [client("a", "User:ann", "x"), client("b", "User:bob", "x"), client("n", None, None)]
-    found = answer("unlimited_clients", {"client_changes": clients, "quotas": quotas})
-    assert values_of(found, "client_instance_id", "quota_type", "exempted_by", "exempted_since") == [
+    columns = "client_instance_id, quota_type, exempted_by, exempted_since"
+    assert told("unlimited_clients", {"client_changes": clients, "quotas": quotas}, columns) == [
         ("a", "fetch", "user= client-id=<default>", at(-7200)),
         ("a", "produce", "user=ann client-id=", at(-10)),
         ("a", "request", None, None),
@@ -165,8 +108,8 @@ def test_history_tells_the_limit_before_and_what_is_measured() -> None:
         quota("ann", "", 5.0, 60, quota_type="controller_mutation"),
         quota("", "", 9.0, 60, ip="10.0.0.1", quota_type="connection"),
     ]
-    found = answer("quota_history", {"quotas": rows})
-    assert sorted(values_of(found, "quota_type", "limit_before", "quota_limit", "not_before", "measured"), key=str) == [
+    columns = "quota_type, limit_before, quota_limit, not_before, measured"
+    assert told("quota_history", {"quotas": rows}, columns) == [
         ("connection", None, 9.0, None, False),
         ("controller_mutation", None, 5.0, None, False),
         ("produce", 100.0, 200.0, at(50), True),
@@ -191,8 +134,8 @@ def test_history_tells_the_limit_before_and_what_is_measured() -> None:
     ],
 )
 def test_enforcement_is_on_or_off_since(rows: list[Row], expected: tuple[Any, ...]) -> None:
-    found = answer("quota_enforcement", {"quotas": rows})
-    assert values_of(found, "quota_type", "enforced", "since", "limits", "exempt") == [("produce", *expected)]
+    found = told("quota_enforcement", {"quotas": rows}, "quota_type, enforced, since, limits, exempt")
+    assert found == [("produce", *expected)]
 
 
 def test_changes_tell_the_use_before_and_after() -> None:
@@ -215,15 +158,17 @@ def test_changes_tell_the_use_before_and_after() -> None:
         window(1020, user="bob", client_id="", quota_limit=200.0),
         window(2010, **mine, observed_rate=300.0, quota_limit=None, used_percent=None),
     ]
-    found = answer("quota_changes", {"quotas": quotas, "quota_usage": rows})
-    names = ("limit_before", "limit_after", "rate_before", "rate_after", "used_percent_before", "used_percent_after")
-    assert sorted(values_of(found, "at", "not_before", *names)) == [
+    columns = (
+        '"at", not_before, limit_before, limit_after, rate_before, rate_after, used_percent_before, used_percent_after'
+    )
+    tables = {"quotas": quotas, "quota_usage": rows}
+    assert told("quota_changes", tables, columns) == [
         (at(-7200), at(-7200), None, 100.0, None, None, None, None),
         (at(1000), at(990), 100.0, 200.0, 122.5, 160.0, 100.0, 80.0),
         (at(2000), at(1995), 200.0, None, None, 300.0, None, None),
     ]
-    assert [row["throttled_windows_before"] for row in found if row["at"] == at(1000)] == [4]
-    assert [row["throttled_windows_after"] for row in found if row["at"] == at(1000)] == [0]
+    columns = "throttled_windows_before, throttled_windows_after"
+    assert told("quota_changes", tables, columns, "limit_before = 100") == [(4, 0)]
 
 
 def test_a_change_of_the_default_counts_the_buckets_that_had_its_limit() -> None:
@@ -235,10 +180,9 @@ def test_a_change_of_the_default_counts_the_buckets_that_had_its_limit() -> None
         window(0, observed_rate=999.0, user="ann", client_id=""),
         window(60, observed_rate=500.0, quota_limit=None),
     ]
-    found = answer(
-        "quota_changes", {"quotas": quotas, "quota_usage": rows}, "SELECT * FROM quota_changes WHERE limit_before = 100"
-    )
-    assert values_of(found, "rate_before", "rate_after", "limit_after") == [(20.0, 500.0, EXEMPT)]
+    tables = {"quotas": quotas, "quota_usage": rows}
+    found = told("quota_changes", tables, "rate_before, rate_after, limit_after", "limit_before = 100")
+    assert found == [(20.0, 500.0, EXEMPT)]
 
 
 def test_q15_stretches_of_throttling() -> None:
@@ -252,9 +196,11 @@ def test_q15_stretches_of_throttling() -> None:
         full(0, client_id="", user="ann", source="evidence", broker_id=None),
         window(200, client_id="calm"),
     ]
-    found = answer("throttled_clients", {"quota_usage": rows})
-    names = ("user", "client_id", "shared", "since", "until", "throttled_s", "ongoing", "brokers", "max_throttle_ms")
-    assert values_of(found, *names, "max_delay_s", "sources", "client_instance_ids") == [
+    columns = (
+        '"user", client_id, shared, since, until, throttled_s, ongoing, brokers, max_throttle_ms, max_delay_s, '
+        "sources, client_instance_ids"
+    )
+    assert told("throttled_clients", {"quota_usage": rows}, columns) == [
         ("", "app", "all users", at(0), at(80), 20, False, [1, 2], 9.0, 3.0, ["broker"], []),
         ("", "app", "all users", at(150), at(160), 10, True, [1], 2.0, None, ["broker"], []),
         ("ann", "", "all client ids", at(0), at(10), 10, False, [], 5.0, None, ["evidence"], []),
@@ -301,5 +247,5 @@ def test_the_error_of_estimates() -> None:
         window(20, observed_rate=110.0, source="client"),
         window(0, observed_rate=110.0, source="client", broker_id=2),
     ]
-    found = answer("quota_estimate_error", {"quota_usage": rows})
-    assert values_of(found, "window_start", "error") == [(at(0), pytest.approx(0.1))]
+    found = told("quota_estimate_error", {"quota_usage": rows}, "window_start, error")
+    assert found == [(at(0), pytest.approx(0.1))]

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from typing import Any
 
 import pytest
 
-from tests.support.sql_views import answer
+from tests.support.quota_samples import NOON as START
+from tests.support.quota_samples import quota, usage_window
+from tests.support.sql_views import answer, told
 
 pytestmark = pytest.mark.lake
 
-START = datetime(2026, 11, 21, 12, tzinfo=UTC)
 Row = dict[str, Any]
 UNKNOWN = [None, ""]
 
@@ -32,8 +33,8 @@ def point(of: Row, metric: str, **more: Any) -> Row:
 
 
 def causes(clients: list[Row], points: list[Row] | None = None) -> dict[str, str | None]:
-    rows = answer("client_liveness", {"client_changes": clients, "metric_points": points or []})
-    return {row["client_instance_id"]: row["likely_cause"] for row in rows}
+    tables = {"client_changes": clients, "metric_points": points or []}
+    return dict(told("client_liveness", tables, "client_instance_id, likely_cause"))
 
 
 @pytest.mark.parametrize("address", UNKNOWN)
@@ -103,13 +104,8 @@ def test_members_that_look_alike_are_not_told_apart_by_unknown_addresses(
     alike: Row = {"client_id": "x", "client_software_name": "librdkafka", "labels": [("group_id", "g")]}
     clients = [client(name, client_address=each, **alike) for name, each in zip("ab", addresses, strict=False)]
     member = {"cluster_id": "c", "group_id": "g", "client_id": "x", "assignment": [], "valid_from": START}
-    rows = answer(
-        "consumer_group_members",
-        {
-            "client_changes": clients,
-            "group_members": [member | {"member_id": f"m{n}", "host": f"10.0.0.{n}"} for n in range(1, members + 1)],
-        },
-    )
+    known = [member | {"member_id": f"m{n}", "host": f"10.0.0.{n}"} for n in range(1, members + 1)]
+    rows = answer("consumer_group_members", {"client_changes": clients, "group_members": known})
     assert [row["client_instance_id"] for row in rows] == matched
     assert [row["pushing"] for row in rows] == [True] * len(addresses) + [False] * (members - len(addresses))
 
@@ -117,8 +113,8 @@ def test_members_that_look_alike_are_not_told_apart_by_unknown_addresses(
 @pytest.mark.parametrize("address", UNKNOWN)
 def test_addresses_of_nobody_are_unknown(address: str | None) -> None:
     clients = [client("a", client_address=address), client("b", client_address="10.0.0.1")]
-    rows = answer("unowned_clients", {"client_changes": clients})
-    assert {row["client_id"]: row["addresses"] for row in rows} == {"a": None, "b": ["10.0.0.1"]}
+    found = told("unowned_clients", {"client_changes": clients}, "client_id, addresses")
+    assert found == [("a", None), ("b", ["10.0.0.1"])]
 
 
 @pytest.mark.parametrize("group", ["spark-kafka-source-0d6f-1-executor", "spark-kafka-relation-0d-driver-0",
@@ -134,18 +130,15 @@ def test_l17_sparks_consumers_push_only_while_a_batch_reads(group: str) -> None:
 
 @pytest.mark.parametrize("address", UNKNOWN)
 def test_connect_workers_of_an_unknown_address_have_unknown_tasks(address: str | None) -> None:
-    topics = ("configs", "offsets", "statuses")
-    labels = [("group_id", "etl")]
-    workers = [client(f"etl-{topic}", client_address=address, labels=labels) for topic in topics]
+    of_worker: Row = {"client_address": address, "labels": [("group_id", "etl")]}
+    workers = [client(f"etl-{topic}", **of_worker) for topic in ("configs", "offsets", "statuses")]
     task = client("connector-producer-a-0", client_address=address)
     tables = {"client_changes": [*workers, task]}
-    sql = "SELECT worker_group, client_address, workers, connectors, tasks, groups_of_address FROM connect_workers"
-    assert [tuple(row.values()) for row in answer("connect_workers", tables, sql)] == [
-        ("etl", None, 1, None, None, None)
-    ]
+    columns = "worker_group, client_address, workers, connectors, tasks, groups_of_address"
+    assert told("connect_workers", tables, columns) == [("etl", None, 1, None, None, None)]
     points = [point(task, "producer.record.send.total", delta=1.0)]
-    (row,) = answer("connect_tasks", tables | {"metric_points": points})
-    assert (row["connector"], row["worker_group"]) == ("a", None)
+    found = told("connect_tasks", tables | {"metric_points": points}, "connector, worker_group")
+    assert found == [("a", None)]
 
 
 @pytest.mark.parametrize("group", UNKNOWN)
@@ -154,8 +147,8 @@ def test_consumers_of_no_group_are_no_members_of_one(group: str | None) -> None:
     clients = [client(name, labels=labels) for name in "ab"]
     for view, metric in (("consumer_groups", "consumer.coordinator.m"), ("share_group_members", "consumer.share.m")):
         points = [point(each, metric, value=1.0) for each in clients]
-        rows = answer(view, {"client_changes": clients, "metric_points": points})
-        assert [(row["group_id"], row["members"]) for row in rows] == [(None, None)] * 2
+        found = told(view, {"client_changes": clients, "metric_points": points}, "group_id, members")
+        assert found == [(None, None)] * 2
 
 
 def test_members_of_a_group_are_those_with_a_member_id() -> None:
@@ -164,31 +157,20 @@ def test_members_of_a_group_are_those_with_a_member_id() -> None:
     by_hand, without = client("by-hand", labels=labels), [client(name) for name in "xyz"]
     clients = [*members, by_hand, *without]
     points = [point(each, "consumer.coordinator.assigned.partitions", value=25.0) for each in clients]
-    rows = answer("consumer_groups", {"client_changes": clients, "metric_points": points})
-    assert {row["client_instance_id"]: row["members"] for row in rows} == {
-        "a": 2, "b": 2, "by-hand": 2, "x": None, "y": None, "z": None,
-    }  # fmt: skip
+    columns, alone = "client_instance_id, members", [(name, None) for name in "xyz"]
+    found = told("consumer_groups", {"client_changes": clients, "metric_points": points}, columns)
+    assert found == [("a", 2), ("b", 2), ("by-hand", 2), *alone]
     shared = [point(each, "consumer.share.fetch.manager.fetch.total", delta=1.0) for each in (*members, *without)]
-    rows = answer("share_group_members", {"client_changes": clients, "metric_points": shared})
-    assert {row["client_instance_id"]: row["members"] for row in rows} == {
-        "a": 2, "b": 2, "x": None, "y": None, "z": None,
-    }  # fmt: skip
-
-
-def quota(user: str, client_id: str, limit: float) -> Row:
-    return {
-        "cluster_id": "c", "user": user, "client_id": client_id, "ip": "", "quota_type": "produce",
-        "quota_limit": limit, "valid_from": START - timedelta(days=1), "last_seen_at": START,
-    }  # fmt: skip
+    found = told("share_group_members", {"client_changes": clients, "metric_points": shared}, columns)
+    assert found == [("a", 2), ("b", 2), *alone]
 
 
 def test_a_client_without_id_or_principal_is_not_the_quota_of_all() -> None:
     """Of a quota, an empty user or client id means all of them: the least specific level, not the most."""
-    sql = "SELECT level, quota_limit FROM client_quotas WHERE quota_type = 'produce'"
 
     def limits(quotas: list[Row], **more: Any) -> list[tuple[Any, ...]]:
         tables = {"client_changes": [client("a", **more)], "quotas": quotas}
-        return [tuple(row.values()) for row in answer("client_quotas", tables, sql)]
+        return told("client_quotas", tables, "level, quota_limit", "quota_type = 'produce'")
 
     of_user = [quota("u", "", 1.0), quota("u", "<default>", 2.0)]
     assert limits(of_user, principal="User:u", client_id="") == [(2, 2.0)]
@@ -198,11 +180,10 @@ def test_a_client_without_id_or_principal_is_not_the_quota_of_all() -> None:
 @pytest.mark.parametrize("principal", [None, "9f86d081"])
 def test_which_quota_of_a_user_limits_an_unknown_principal_is_unknown(principal: str | None) -> None:
     """That of <default> limits all users that have none of their own."""
-    sql = "SELECT level, quota_limit, quota_user FROM client_quotas WHERE quota_type = 'produce'"
 
     def limits(*quotas: Row) -> list[tuple[Any, ...]]:
         tables = {"client_changes": [client("a", principal=principal)], "quotas": list(quotas)}
-        return [tuple(row.values()) for row in answer("client_quotas", tables, sql)]
+        return told("client_quotas", tables, "level, quota_limit, quota_user", "quota_type = 'produce'")
 
     default, of_client = quota("<default>", "", 2.0), quota("", "a", 3.0)
     assert limits(default, of_client) == [(6, 2.0, "<default>")]
@@ -223,8 +204,7 @@ def test_an_unknown_version_is_not_new() -> None:
     later: Row = {"first_seen": START + timedelta(minutes=1)}
     unknown: Row = {"client_software_name": None, "client_software_version": None}
     clients = [client("a", client_id="id"), client("b", client_id="id", **later, **unknown)]
-    rows = answer("client_id_changes", {"client_changes": clients})
-    assert [row["change"] for row in rows] == ["first_seen", "started"]
+    assert told("client_id_changes", {"client_changes": clients}, "change") == [("first_seen",), ("started",)]
 
 
 def test_weeks_of_clients_without_id_are_not_compared() -> None:
@@ -234,26 +214,22 @@ def test_weeks_of_clients_without_id_are_not_compared() -> None:
         return [key | {"window_start": START - timedelta(days=days)} for days in (0, 7)]
 
     rollups = [*hours("a"), *hours(None), *hours("")]
-    assert [row["client_id"] for row in answer("metric_week_over_week", {"metric_rollups_1h": rollups})] == ["a"]
+    assert told("metric_week_over_week", {"metric_rollups_1h": rollups}, "client_id") == [("a",)]
 
 
 def test_rejected_pushes_without_an_instance_are_told_apart_by_client_id() -> None:
     reject = {"cluster_id": "c", "scope": "push", "reason": "INVALID_REQUEST", "landed_at": START}
     rows = [reject | {"client_id": name} for name in ("a", "b", "b", None)]
-    found = answer("quarantine_offenders", {"quarantine": rows})
-    assert [(row["offender_rank"], row["client_id"], row["rejected"]) for row in found] == [
-        (1, "b", 2), (2, None, 1), (3, "a", 1),
-    ]  # fmt: skip
+    found = told("quarantine_offenders", {"quarantine": rows}, "offender_rank, client_id, rejected")
+    assert found == [(1, "b", 2), (2, None, 1), (3, "a", 1)]
 
 
 @pytest.mark.parametrize("client_id", UNKNOWN)
 def test_writers_without_client_id_are_each_their_own(client_id: str | None) -> None:
     writers = [client(name, client_id=client_id) for name in "ab"]
-    points = [
-        point(each, "producer.topic.record.send.total", delta=1.0, attributes=[("topic", "t")]) for each in writers
-    ]
-    rows = answer("topic_flows", {"client_changes": writers, "metric_points": points})
-    assert [(row["writer"], row["reader"]) for row in rows] == [("a", None), ("b", None)]
+    sent: Row = {"metric": "producer.topic.record.send.total", "delta": 1.0, "attributes": [("topic", "t")]}
+    tables = {"client_changes": writers, "metric_points": [point(each, **sent) for each in writers]}
+    assert told("topic_flows", tables, "writer, reader") == [("a", None), ("b", None)]
 
 
 @pytest.mark.parametrize("client_id", UNKNOWN)
@@ -262,24 +238,20 @@ def test_clients_without_client_id_share_none(client_id: str | None) -> None:
     clients = [client("a", client_id=client_id), client("b", client_id=client_id, **later)]
     assert answer("client_id_changes", {"client_changes": clients}) == []
     aliases = [{"client_instance_id": name, "application": name} for name in "ab"]
-    owners = answer("client_id_owners", {"client_changes": clients, "client_aliases": aliases})
-    assert [(row["application"], row["shared_with"], row["reused_from"]) for row in owners] == [
-        ("a", [], []), ("b", [], []),
-    ]  # fmt: skip
+    tables = {"client_changes": clients, "client_aliases": aliases}
+    owners = told("client_id_owners", tables, "application, shared_with, reused_from")
+    assert owners == [("a", [], []), ("b", [], [])]
 
 
 def test_an_unknown_cluster_is_one_cluster_to_throttled_clients() -> None:
-    window = {"quota_type": "produce", "user": "", "client_id": "a", "source": "client", "window_seconds": 10}
-    window |= {"window_start": START, "window_end": START + timedelta(seconds=10), "throttled": True}
     for cluster in (None, "c"):
         clients = [client("a", cluster_id=cluster), client("b", cluster_id="other", client_id="a")]
-        (row,) = answer(
-            "throttled_clients", {"quota_usage": [window | {"cluster_id": cluster}], "client_changes": clients}
-        )
-        assert row["client_instance_ids"] == ["a"]
+        window = usage_window(0, cluster_id=cluster, client_id="a", source="client", throttled=True)
+        tables = {"quota_usage": [window], "client_changes": clients}
+        assert told("throttled_clients", tables, "client_instance_ids") == [(["a"],)]
 
 
 def test_a_version_that_is_not_sent_does_not_hide_the_library() -> None:
     clients = [client("a"), client("b", client_software_name="my-service", client_software_version=None)]
-    rows = answer("applications", {"client_changes": clients})
-    assert {tuple(row["versions"]) for row in rows} == {("apache-kafka-java 4.3.1", "my-service")}
+    found = told("applications", {"client_changes": clients}, "DISTINCT versions")
+    assert found == [(["apache-kafka-java 4.3.1", "my-service"],)]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from tests.support.sql_views import answer
+from tests.support.sql_views import told
 
 HOUR = datetime(2026, 11, 21, 12, tzinfo=UTC)
 WEEK = timedelta(days=7)
@@ -49,11 +49,8 @@ def quota(limit: float, since: float, until: float | None, user: str = "", clien
 
 
 def changes(**tables: list[Row]) -> list[tuple[Any, ...]]:
-    sql = (
-        'SELECT client_id, change, subject, before, after, "at" FROM client_id_changes ORDER BY client_id, "at", change'
-    )
-    rows = answer("client_id_changes", {"client_changes": [], **tables}, sql)
-    return [tuple(row.values()) for row in rows]
+    columns = 'client_id, change, subject, before, after, "at"'
+    return told("client_id_changes", tables, columns, order='client_id, "at", change')
 
 
 def test_deployments_and_restarts_are_told_apart() -> None:
@@ -116,11 +113,8 @@ def test_a_removed_limit_gives_way_to_the_next() -> None:
 def subscription(name: str, metrics: list[str], since: float, until: float | None, first: bool = False) -> Row:
     row = quota(0, since, until)
     times = {key: row[key] for key in ("valid_from", "valid_to", "not_seen_at", "last_seen_at")}
-    return (
-        {"cluster_id": "c", "name": name, "metrics": metrics, "interval_ms": 1000, "match": []}
-        | times
-        | ({"not_seen_at": None} if first else {})
-    )
+    times |= {"not_seen_at": None} if first else {}
+    return {"cluster_id": "c", "name": name, "metrics": metrics, "interval_ms": 1000, "match": []} | times
 
 
 def test_subscriptions_count_for_those_that_they_match() -> None:
@@ -145,8 +139,7 @@ def test_subscriptions_count_for_those_that_they_match() -> None:
 
 
 def causes(columns: str, **tables: list[Row]) -> list[tuple[Any, ...]]:
-    sql = f"SELECT client_id, {columns} FROM metric_week_over_week_causes ORDER BY cluster_id, client_id"
-    return [tuple(row.values()) for row in answer("metric_week_over_week_causes", tables, sql)]
+    return told("metric_week_over_week_causes", tables, f"client_id, {columns}", order="cluster_id, client_id")
 
 
 def alias(client_id: str, application: str) -> Row:

@@ -29,7 +29,7 @@ Minutes = npt.NDArray[np.float64]
 
 
 def put(lake: Path, table: Table, rows: Sequence[Mapping[str, Any]]) -> None:
-    """Append rows to a table; what they leave out is NULL."""
+    """Append rows to a table; what they leave out is NULL, what it has no columns for is left out."""
     stored = pa.Table.from_pylist([dict(row) for row in rows], table.stored)
     write_deltalake(table.create(str(lake)), stored, mode="append")
 

@@ -95,21 +95,6 @@ def test_the_answers_asked_for_last_are_kept() -> None:
     assert [answers.kept(key) is not None for key in "abc"] == [True, False, True]
 
 
-def test_a_query_that_nobody_waits_for_stops_using_the_processor(tmp_path: Path) -> None:
-    """DuckDB stops in the middle of a query of minutes."""
-    answers = Answers()
-
-    def ask(asked: Asked) -> pa.Table:
-        cursor = duckdb.connect()
-        asked.runs_on(cursor)
-        return cursor.sql(SLOW).to_arrow_table()
-
-    with answers.asked("k", ask) as asked:
-        assert not asked.done.wait(0.5)
-    assert asked.done.wait(PATIENCE_S)
-    assert isinstance(asked.error, duckdb.InterruptException)
-
-
 def test_what_changed_at_a_moment_is_a_question_that_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     """The panel's comparison of two windows: the query that it runs is interrupted when nobody waits."""
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from functools import cache
 from importlib.resources import files
 from types import SimpleNamespace
@@ -13,8 +12,9 @@ import pandas as pd
 import pytest
 
 from kafka_telemetry_lake.dashboards.screens import conformance as screen
+from tests.support.shown_tables import note_tables
 from tests.support.sql_views import answer
-from tests.unit.sql.test_sql_conformance import tables
+from tests.unit.sql.test_sql_conformance import tables as tables_of
 
 Shown = dict[str, list[tuple[Any, ...]]]
 
@@ -23,25 +23,23 @@ def shown(monkeypatch: pytest.MonkeyPatch, rows: pd.DataFrame, instances: int = 
     """What the page shows: by the title of a table its headings and its rows."""
     drawn: Shown = {}
     demanded: list[str] = []
-
-    def table(rows: pd.DataFrame, columns: Mapping[str, str], title: str, note: str = "", none: str = "") -> None:
-        assert note or none
-        assert set(columns) <= set(rows.columns)
-        found = rows[list(columns)].astype(object)
-        kept = found.where(found.notna(), None).itertuples(index=False, name=None)
-        drawn[title] = [tuple(columns.values()), *kept]
+    tables = note_tables(monkeypatch, screen)
 
     def on_demand(title: str, _note: str) -> bool:
         demanded.append(title)
         return asked
 
-    monkeypatch.setattr(screen, "table", table)
     monkeypatch.setattr(screen, "on_demand", on_demand)
     scene: Any = SimpleNamespace(
         rows={"client_conformance": rows}.get, clients=SimpleNamespace(known=SimpleNamespace(instances=instances))
     )
     screen.page(scene)
     assert len(demanded) == (instances > screen.MOST_AT_ONCE)
+    for title, (found, columns, note, none) in tables.items():
+        assert note or none
+        assert found is not None
+        values = found[list(columns)].astype(object)
+        drawn[title] = [tuple(columns.values()), *values.where(values.notna(), None).itertuples(index=False, name=None)]
     return drawn
 
 
@@ -52,7 +50,7 @@ def view() -> pd.DataFrame:
         (0, "good1", {}), (10, "good1", {}), (20, "good1", {"terminating": True, "points": 1}),
         (0, "bad1", {}), (1, "bad1", {}), (2, "bad1", {"temporality": "cumulative"}),
     ]  # fmt: skip
-    return pd.DataFrame(answer("client_conformance", tables(pushes, {"good1": "terminated", "bad1": "silent"})))
+    return pd.DataFrame(answer("client_conformance", tables_of(pushes, {"good1": "terminated", "bad1": "silent"})))
 
 
 def test_versions_and_rules_with_evidence(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,6 +12,7 @@ import pytest
 
 from kafka_telemetry_lake.dashboards.clients import NONE
 from kafka_telemetry_lake.dashboards.screens import coverage as screen
+from tests.support.shown_tables import note_tables
 from tests.support.sql_views import answer
 
 NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)
@@ -56,29 +57,17 @@ def test_the_page_shows_what_the_views_say(monkeypatch: pytest.MonkeyPatch, know
         tables = {"broker_connections": reports} | ({"quota_samples": samples} if view == "silent_clients" else {})
         return pd.DataFrame(answer(view, tables)) if known else None
 
-    shown: dict[str, list[tuple[Any, ...]]] = {}
-
-    def table(rows: pd.DataFrame | None, columns: Any, title: str, note: str, none: str) -> None:
-        assert note
-        assert none
-        if rows is not None:
-            names = ["software", "connections", "share_at_least", "share_at_most", "likely_reason"]
-            assert set(names) <= set(columns) <= set(rows.columns)
-            shown[title] = list(rows[names].itertuples(index=False, name=None))
-
-    def every_column(rows: pd.DataFrame | None, title: str, note: str, none: str) -> None:
-        assert note
-        assert none
-        if rows is not None:
-            shown[title] = list(rows[["client_id", "seen_in"]].itertuples(index=False, name=None))
-
-    monkeypatch.setattr(screen, "table", table)
-    monkeypatch.setattr(screen, "every_column", every_column)
+    shown = note_tables(monkeypatch, screen)
     screen.page(scene_of(rows))
-    if not known:
-        assert shown == {}
+    assert all(each.note and each.none for each in shown.values())
+    of_software, of_clients = shown.values()
+    if of_software.rows is None or of_clients.rows is None:
+        assert not known
         return
-    software, clients = shown.values()
+    names = ["software", "connections", "share_at_least", "share_at_most", "likely_reason"]
+    assert set(names) <= set(of_software.columns)
+    software = list(of_software.rows[names].itertuples(index=False, name=None))
+    clients = list(of_clients.rows[["client_id", "seen_in"]].itertuples(index=False, name=None))
     assert software[:2] == [
         ("librdkafka 2.10.1", 9, 0.0, 0.0, "switched_off"), ("kafka-python 3.0.12", 4, 0.0, 0.0, "no_support"),
     ]  # fmt: skip

@@ -12,7 +12,7 @@ from typing import Any
 import duckdb
 import pyarrow as pa
 import pytest
-from deltalake import DeltaTable, write_deltalake
+from deltalake import DeltaTable
 
 from kafka_telemetry_lake.dashboards import kept_pushes
 from kafka_telemetry_lake.dashboards.address import Selection
@@ -22,6 +22,7 @@ from kafka_telemetry_lake.dashboards.lake import LakeReader
 from kafka_telemetry_lake.dashboards.scene import open_scene
 from kafka_telemetry_lake.pipelines.query.duckdb_tables import native_select
 from kafka_telemetry_lake.pipelines.tables.operator import PUSH_OUTCOMES, PUSHES
+from tests.support.application_lake import put
 from tests.support.asked_questions import note_questions
 
 pytestmark = pytest.mark.lake
@@ -57,14 +58,17 @@ def lake(tmp_path: Path) -> LakeReader:
 
 def append(lake: LakeReader, rows: Rows) -> None:
     for table in (PUSHES, PUSH_OUTCOMES):
-        known = [{name: value for name, value in row.items() if name in table.stored.names} for row in rows]
-        write_deltalake(table.uri(lake.uri), pa.Table.from_pylist(known, table.stored), mode="append")
+        put(Path(lake.uri), table, rows)
+
+
+def look(lake: LakeReader) -> None:
+    lake.look_again()
+    lake.versions()
 
 
 def assert_same(lake: LakeReader, start: datetime, stop: datetime) -> int:
     """What is kept answers as the files do; returns how many instances pushed."""
-    lake.look_again()
-    lake.versions()
+    look(lake)
     kept = lake.pushed(start, stop)
     assert kept is not None
     of_files = lake.ask("instances", {"start": start, "stop": stop})
@@ -126,8 +130,7 @@ def test_of_more_pushes_than_may_be_kept_the_latest_are(lake: LakeReader, most: 
     texts = list[int]()
     for minute in range(8):
         append(lake, pushes(chance, range(60 * minute, 60 * minute + 60), 10))
-        lake.look_again()
-        lake.versions()
+        look(lake)
         if lake.pushed(start := NOON + (60 * minute + 59) * SECOND, start + HOUR) is not None:
             assert_same(lake, start, start + HOUR)
         kept = lake.pushes._kept
@@ -166,15 +169,15 @@ def test_what_was_interrupted_leaves_what_is_kept_as_it_was(lake: LakeReader, mo
     chance = random.Random(9)
     append(lake, pushes(chance, range(3600)))
     assert_same(lake, NOON, NOON + HOUR)
-    append(lake, pushes(chance, range(3600)))
-    with monkeypatch.context() as broken:
-        broken.setattr(kept_pushes, "_sorted", lambda *_: (_ for _ in ()).throw(duckdb.InterruptException("ended")))
-        lake.look_again()
-        lake.versions()
-        with pytest.raises(LakeError, match="ended"):
-            lake.pushed(NOON, NOON + HOUR)
-        assert not lake.pushes.keeps(NOON)
-    assert assert_same(lake, NOON, NOON + HOUR)
+    for step, error in (("_sorted", duckdb.InterruptException("ended")), ("_numbered", OSError("a file has ended"))):
+        append(lake, pushes(chance, range(3600)))
+        with monkeypatch.context() as broken:
+            broken.setattr(kept_pushes, step, lambda *_, error=error: (_ for _ in ()).throw(error))
+            look(lake)
+            with pytest.raises(LakeError, match="ended"):
+                lake.pushed(NOON, NOON + HOUR)
+            assert not lake.pushes.keeps(NOON)
+        assert assert_same(lake, NOON, NOON + HOUR)
 
 
 def test_texts_beyond_the_bound_are_not_kept(lake: LakeReader, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -185,8 +188,7 @@ def test_texts_beyond_the_bound_are_not_kept(lake: LakeReader, monkeypatch: pyte
     assert lake.pushed(NOON, NOON + HOUR) is None
     monkeypatch.undo()
     append(lake, pushes(random.Random(2), range(60)))
-    lake.look_again()
-    lake.versions()
+    look(lake)
     assert lake.pushed(NOON, NOON + HOUR) is None
     assert not lake.pushes.keeps(NOON)
 
@@ -199,8 +201,7 @@ def test_who_was_erased_is_not_kept_even_if_nothing_new_can_be(
     assert "orders" in lake.pushes._kept.texts["client_id"].to_pylist()
     DeltaTable(PUSHES.uri(lake.uri)).delete("client_id = 'orders'")
     monkeypatch.setattr(kept_pushes, "_followed", lambda *_: None)
-    lake.look_again()
-    lake.versions()
+    look(lake)
     assert lake.pushed(NOON, NOON + HOUR) is None
     assert lake.pushes._kept.texts["client_id"].to_pylist() == []
 
@@ -223,18 +224,6 @@ def test_a_look_at_the_lake_in_mid_read_is_no_answer(lake: LakeReader, monkeypat
         assert lake.pushed(NOON, NOON + HOUR) is None
     monkeypatch.undo()
     assert assert_same(lake, NOON, NOON + HOUR)
-
-
-def test_a_stream_that_breaks_is_an_error_of_the_lake(lake: LakeReader, monkeypatch: pytest.MonkeyPatch) -> None:
-    append(lake, pushes(random.Random(1), range(60)))
-
-    def broken(*_: Any) -> None:
-        raise OSError("a file has gone")
-
-    monkeypatch.setattr(kept_pushes, "_numbered", broken)
-    lake.versions()
-    with pytest.raises(LakeError):
-        lake.pushed(NOON, NOON + HOUR)
 
 
 def test_a_page_asks_about_the_clients_that_are_kept_and_not_for_their_pushes(

@@ -11,7 +11,6 @@ from typing import Any
 import pyarrow as pa
 import pytest
 import sqlglot
-from deltalake import write_deltalake
 
 from kafka_telemetry_lake.dashboards.answers import LakeError
 from kafka_telemetry_lake.dashboards.lake import LakeReader
@@ -31,6 +30,7 @@ from kafka_telemetry_lake.pipelines.tables.operator import (
     PUSHES,
     TABLES,
 )
+from tests.support.application_lake import put
 
 pytestmark = pytest.mark.lake
 
@@ -50,7 +50,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     lake = tmp_path_factory.mktemp("made") / "lake"
     for table in TABLES:
         table.create(str(lake))
-    write_deltalake(PUSHES.uri(str(lake)), pa.Table.from_pylist([PUSH], PUSHES.stored), mode="append")
+    put(lake, PUSHES, [PUSH])
     return lake
 
 
@@ -60,9 +60,14 @@ def folder(made: Path, tmp_path: Path) -> Path:
     return Path(shutil.copytree(made, tmp_path / "lake"))
 
 
-def test_every_question_is_answered_and_says_what_it_is(folder: Path) -> None:
-    lake = LakeReader(str(folder))
+def opened(folder: Path, *overrides: Override) -> LakeReader:
+    lake = LakeReader(str(folder), overrides)
     lake.versions()
+    return lake
+
+
+def test_every_question_is_answered_and_says_what_it_is(folder: Path) -> None:
+    lake = opened(folder)
     chosen = lake.ask("instances", PARAMETERS)
     assert chosen["client_id"].to_pylist() == ["orders"]
     for name in names():
@@ -85,10 +90,8 @@ def test_what_java_consumers_tell_per_client_and_per_topic_counts_once(folder: P
         for keys in ("", "topic")
     ]
     for table, rows in ((METRIC_POINTS, points), (METRIC_ROLLUPS_1M, rollups), (METRIC_ROLLUPS_1H, rollups)):
-        content = pa.Table.from_pylist([{**row, "landed_date": NOON.date()} for row in rows], table.stored)
-        write_deltalake(table.uri(str(folder)), content, mode="append")
-    lake = LakeReader(str(folder))
-    lake.versions()
+        put(folder, table, [{**row, "landed_date": NOON.date()} for row in rows])
+    lake = opened(folder)
     chosen = lake.ask("instances", PARAMETERS)
     answer = lake.ask("metric_by_client", PARAMETERS | {"metrics": [metric]}, chosen, grain)
     assert answer["increase"].to_pylist() == [5.0]
@@ -106,11 +109,8 @@ def test_sums_by_window_give_the_answers_of_the_rollups(folder: Path, name: str)
         }
         for client, amount in (("orders", 5.0), ("other", 7.0)) for minute in range(4) for keys in ("", "topic")
     ]  # fmt: skip
-    write_deltalake(
-        METRIC_ROLLUPS_1M.uri(str(folder)), pa.Table.from_pylist(rows, METRIC_ROLLUPS_1M.stored), mode="append"
-    )
-    lake = LakeReader(str(folder))
-    lake.versions()
+    put(folder, METRIC_ROLLUPS_1M, rows)
+    lake = opened(folder)
     chosen = pa.table({"cluster_id": [None, None], "client_id": ["orders", "other"], "group_id": ["g", "h"]})
     chosen = chosen.cast(pa.schema([(field, pa.string()) for field in chosen.column_names]))
     asked = PARAMETERS | {"step_ms": 120_000}
@@ -134,9 +134,8 @@ def test_a_heat_map_has_what_a_counter_grew_by_and_not_its_total(folder: Path) -
             ("age", "gauge", "i", 0, 4.0, None), ("age", "gauge", "i", 0, 8.0, None),
         )
     ]  # fmt: skip
-    write_deltalake(METRIC_POINTS.uri(str(folder)), pa.Table.from_pylist(rows, METRIC_POINTS.stored), mode="append")
-    lake = LakeReader(str(folder))
-    lake.versions()
+    put(folder, METRIC_POINTS, rows)
+    lake = opened(folder)
     noon = int(NOON.timestamp() * 1000)
 
     def cells(metric: str) -> list[tuple[Any, ...]]:
@@ -149,13 +148,10 @@ def test_a_heat_map_has_what_a_counter_grew_by_and_not_its_total(folder: Path) -
 
 def test_views_that_many_read_are_stored_until_a_table_below_them_changes(folder: Path) -> None:
     lake = LakeReader(str(folder))
-    CLIENT_CHANGES.create(str(folder))
 
     def add(instance: str) -> None:
         row = PUSH | {"client_instance_id": instance, "principal": "User:ann", "state": "active", "step": 1}
-        write_deltalake(
-            CLIENT_CHANGES.uri(str(folder)), pa.Table.from_pylist([row], CLIENT_CHANGES.stored), mode="append"
-        )
+        put(folder, CLIENT_CHANGES, [row])
         lake.versions()
 
     add("i")
@@ -169,11 +165,9 @@ def test_views_that_many_read_are_stored_until_a_table_below_them_changes(folder
 
 def test_no_more_rows_are_read_than_asked_for(folder: Path) -> None:
     """Of 20 client instances, each with three rows in view `client_quotas`; table `quotas` is empty."""
-    CLIENT_CHANGES.create(str(folder))
     rows = [PUSH | {"client_instance_id": f"i{number}", "state": "active", "step": 1} for number in range(20)]
-    write_deltalake(CLIENT_CHANGES.uri(str(folder)), pa.Table.from_pylist(rows, CLIENT_CHANGES.stored), mode="append")
-    lake = LakeReader(str(folder))
-    lake.versions()
+    put(folder, CLIENT_CHANGES, rows)
+    lake = opened(folder)
     assert lake.rows("client_quotas").num_rows == 60
     assert lake.rows("client_quotas", top=7).num_rows == 7
     # DuckDB 2.0.0 leaves out a LIMIT over a join with an empty table of its own: see `select_nothing`.
@@ -186,9 +180,8 @@ def test_the_findings_of_one_instance_are_its_own(folder: Path) -> None:
                for instance, delta in (("i", 0.0), ("j", 7.0))}  # fmt: skip
     outcomes = [PUSH | {"client_instance_id": instance, "outcome": "points"} for instance in counted]
     for table, rows in ((METRIC_POINTS, [PUSH | row for row in counted.values()]), (PUSH_OUTCOMES, outcomes)):
-        write_deltalake(table.uri(str(folder)), pa.Table.from_pylist(rows, table.stored), mode="append")
-    lake = LakeReader(str(folder))
-    lake.versions()
+        put(folder, table, rows)
+    lake = opened(folder)
     chosen = lake.ask("instances", PARAMETERS)
     asked = {instance: lake.ask("instance_findings", PARAMETERS | {"instance": instance}) for instance in counted}
     assert asked["i"].num_rows == 0
@@ -207,22 +200,21 @@ def test_a_finding_that_is_about_no_client_id_is_shown_with_what_it_is_about(fol
     labels = [("group_id", "g"), ("group_member_id", "m")]
     outcomes = [PUSH | {"client_instance_id": one, "labels": labels} for one in ("i", "j")]
     for table, rows in ((METRIC_POINTS, points), (PUSH_OUTCOMES, outcomes)):
-        write_deltalake(table.uri(str(folder)), pa.Table.from_pylist(rows, table.stored), mode="append")
-    lake = LakeReader(str(folder))
-    lake.versions()
+        put(folder, table, rows)
+    lake = opened(folder)
     (found,) = lake.ask("findings", PARAMETERS, lake.ask("instances", PARAMETERS)).to_pylist()
     assert (found["client_id"], found["finding"]) == ("group g", "uneven_assignment")
-    judged = LakeReader(str(folder), (Override("*", "uneven_assignment", off=True),))
-    judged.versions()
+    judged = opened(folder, Override("*", "uneven_assignment", off=True))
     assert judged.ask("findings", PARAMETERS, judged.ask("instances", PARAMETERS)).num_rows == 0
 
 
-def test_tables_that_a_lake_does_not_have_are_empty(folder: Path) -> None:
-    lake = LakeReader(str(folder))
-    lake.versions()
+def test_tables_that_a_lake_does_not_have_are_empty_and_a_missing_view_is_an_error_that_names_it(made: Path) -> None:
+    lake = opened(made)
     assert lake.rows("quotas").num_rows == 0
     assert lake.rows("findings").num_rows == 0
     assert not lake.knows("no_such_view")
+    with pytest.raises(LakeError, match=r"No table or view is called gone: this installation's sql/ is damaged"):
+        lake.rows("gone")
 
 
 def test_columns_that_a_file_leaves_out_are_null(folder: Path) -> None:
@@ -232,8 +224,7 @@ def test_columns_that_a_file_leaves_out_are_null(folder: Path) -> None:
         files = TableFiles(METRIC_POINTS, str(folder))
         files.write(pa.Table.from_pylist([PUSH | row | {"time": NOON}], METRIC_POINTS.schema))
         log.commit(files.close(), "test", number)
-    lake = LakeReader(str(folder))
-    lake.versions()
+    lake = opened(folder)
     assert sorted(lake.ask("client_points", PARAMETERS)["value"].to_pylist(), key=str) == [2.0, None, None]
 
 
@@ -247,17 +238,10 @@ def test_new_rows_by_a_uri_and_through_delta_rs(folder: Path, native: bool, monk
     assert chosen["client_id"].to_pylist() == ["orders"]
     assert lake.ask("activity", PARAMETERS, chosen).num_rows == 0
     assert lake.ask("extent", {})["pushes"].to_pylist() == [1]
-    write_deltalake(PUSHES.uri(str(folder)), pa.Table.from_pylist([PUSH], PUSHES.stored), mode="append")
+    put(folder, PUSHES, [PUSH])
     assert lake.versions() != before
     assert lake.ask("extent", {})["pushes"].to_pylist() == [2]
     assert lake.rows("pushes").num_rows == 2
-
-
-def test_a_missing_view_is_an_error_that_names_it(folder: Path) -> None:
-    lake = LakeReader(str(folder))
-    lake.versions()
-    with pytest.raises(LakeError, match=r"No table or view is called gone: this installation's sql/ is damaged"):
-        lake.rows("gone")
 
 
 def test_no_lake_says_how_to_make_one(tmp_path: Path) -> None:
@@ -267,20 +251,15 @@ def test_no_lake_says_how_to_make_one(tmp_path: Path) -> None:
 
 def test_a_newer_lake_says_what_to_update(folder: Path) -> None:
     log = folder / METRIC_POINTS.name / "_delta_log" / f"{1:020}.json"
-    features = {
-        "minReaderVersion": 3,
-        "minWriterVersion": 7,
-        "readerFeatures": ["laterThing"],
-        "writerFeatures": ["laterThing"],
-    }
+    versions = {"minReaderVersion": 3, "minWriterVersion": 7}
+    features = versions | {"readerFeatures": ["laterThing"], "writerFeatures": ["laterThing"]}
     log.write_text(json.dumps({"protocol": features}) + "\n", encoding="utf-8")
     with pytest.raises(LakeError, match=r"metric_points was written by a newer version .* update kafka-telemetry-lake"):
         LakeReader(str(folder)).versions()
 
 
 def test_deleted_files_are_an_error_that_names_the_table(folder: Path) -> None:
-    lake = LakeReader(str(folder))
-    lake.versions()
+    lake = opened(folder)
     for file in (folder / PUSHES.name).rglob("*.parquet"):
         file.unlink()
     with pytest.raises(LakeError, match=r"Files of extent were deleted during the query.*: reload this page"):
@@ -298,9 +277,8 @@ def test_every_answer_is_bounded(folder: Path, monkeypatch: pytest.MonkeyPatch) 
         PUSH | {"metric": f"m{n:05}", "time": NOON, "value": 1.0, "offset": n, "landed_date": NOON.date()}
         for n in range(MOST_ROWS + 5)
     ]
-    write_deltalake(METRIC_POINTS.uri(str(folder)), pa.Table.from_pylist(points, METRIC_POINTS.stored), mode="append")
-    lake = LakeReader(str(folder))
-    lake.versions()
+    put(folder, METRIC_POINTS, points)
+    lake = opened(folder)
     rows = lake.ask("client_metrics", PARAMETERS).to_pandas()
     assert len(rows) == MOST_ROWS + 1
     captions: list[str] = []
@@ -313,8 +291,7 @@ def test_every_answer_is_bounded(folder: Path, monkeypatch: pytest.MonkeyPatch) 
 
 def test_the_dashboards_engine_reads_nothing_but_the_lake(folder: Path) -> None:
     """Nobody can give it SQL; were there a way, it would lead no further than the lake."""
-    lake = LakeReader(str(folder))
-    lake.versions()
+    lake = opened(folder)
     for sql in ("FROM read_text('/etc/hostname')", "COPY (SELECT 1) TO '/tmp/x.csv'", "SET memory_limit = '1TB'"):
         with pytest.raises(LakeError):
             lake.run("a page", sql, frozenset({"pushes"}), {}, {})
@@ -322,15 +299,10 @@ def test_the_dashboards_engine_reads_nothing_but_the_lake(folder: Path) -> None:
 
 def test_of_one_instance_nothing_is_stored(folder: Path) -> None:
     """To store who a million clients are takes seconds, and one of them is found without; with the same answer."""
-    CLIENT_CHANGES.create(str(folder))
-    known = [
-        {"client_instance_id": name, "client_id": "orders", "step": step, "state": "active", "landed_date": NOON.date()}
-        for name, step in (("i", 1), ("i", 2), ("j", 1))
-    ]
-    rows = [{name: row.get(name) for name in CLIENT_CHANGES.stored.names} for row in known]
-    write_deltalake(CLIENT_CHANGES.uri(str(folder)), pa.Table.from_pylist(rows, CLIENT_CHANGES.stored), mode="append")
-    lake = LakeReader(str(folder))
-    lake.versions()
+    active = PUSH | {"state": "active"}
+    steps = (("i", 1), ("i", 2), ("j", 1))
+    put(folder, CLIENT_CHANGES, [active | {"client_instance_id": name, "step": step} for name, step in steps])
+    lake = opened(folder)
     one = lake.rows("clients", where={"client_instance_id": "i"})
     assert lake._shared == {}
     assert sorted(lake.rows("clients")["client_instance_id"].to_pylist()) == ["i", "j"]
@@ -341,18 +313,8 @@ def test_of_one_instance_nothing_is_stored(folder: Path) -> None:
 
 def test_applications_of_each_kind_are_those_of_all(folder: Path) -> None:
     """They are stored for the pages about applications, owners and principals."""
-    CLIENT_CHANGES.create(str(folder))
-    row = {
-        "client_instance_id": "i",
-        "client_id": "orders",
-        "principal": "User:a",
-        "step": 1,
-        "landed_date": NOON.date(),
-    }
-    full = [{name: row.get(name) for name in CLIENT_CHANGES.stored.names}]
-    write_deltalake(CLIENT_CHANGES.uri(str(folder)), pa.Table.from_pylist(full, CLIENT_CHANGES.stored), mode="append")
-    lake = LakeReader(str(folder))
-    lake.versions()
+    put(folder, CLIENT_CHANGES, [PUSH | {"principal": "User:a", "step": 1}])
+    lake = opened(folder)
     kinds = {kind: lake.rows("applications", where={"scope": kind}).to_pylist() for kind in ("owner", "principal")}
     assert [each["subject"] for each in kinds["principal"]] == ["User:a"]
     assert [(each["subject"], each["instances"]) for each in kinds["owner"]] == [(None, 1)]

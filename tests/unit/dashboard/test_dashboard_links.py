@@ -33,12 +33,9 @@ def test_a_name_leads_to_its_page_in_the_same_time_and_without_other_filters() -
     assert with_query("fleet", {"group": ["a", "b"]}) == "fleet?group=a&group=b"
 
 
-@pytest.mark.parametrize(
-    ("column", "value"),
-    [("client_id", ""), ("client_id", "<default>"), ("client_id", None), ("owner", "a, b"), ("pushes", 7)],
-)
-def test_what_has_no_page_has_no_link(column: str, value: object) -> None:
-    assert of_value(column, value, Selection()) is None
+def test_what_has_no_page_has_no_link() -> None:
+    named = [("client_id", ""), ("client_id", "<default>"), ("client_id", None), ("owner", "a, b"), ("pushes", 7)]
+    assert [each for each in named if of_value(*each, Selection()) is not None] == []
 
 
 def test_a_page_is_about_one_thing_only() -> None:
@@ -62,9 +59,7 @@ def test_a_setting_is_that_of_the_advice_before_that_of_the_rule() -> None:
         "of": "Setting of the client:", "text": "linger.ms=100\nbatch.size=16384",
     }  # fmt: skip
     assert setting("no value", rule) == {"of": "Setting of the client:", "text": rule.config}
-    topic = setting("", rules()["about_to_lose_data"])
-    assert topic is not None
-    assert topic["of"] == "Setting of the topic:"
+    assert (setting("", rules()["about_to_lose_data"]) or {})["of"] == "Setting of the topic:"
     assert setting("look at the disk", rules()["near_request_timeout"]) is None
 
 
@@ -87,11 +82,7 @@ def test_a_table_is_json_with_units_and_links() -> None:
     columns: dict[str, dict[str, Any]] = {column["name"]: column for column in data["columns"]}
     assert (data["sql"], data["note"], data["file"]) == ("SELECT 1", "see x", "a-title")
     assert columns["client_id"]["links"] == ["client-id?client=a", None]
-    assert (columns["lag_s"]["label"], columns["lag_s"]["kind"], columns["lag_s"]["values"]) == (
-        "lag",
-        "ms",
-        [1500, None],
-    )
+    assert columns["lag_s"] == columns["lag_s"] | {"label": "lag", "kind": "ms", "values": [1500, None]}
     assert columns["landed_at"]["values"] == [int(NOON.timestamp() * 1000), None]
     assert columns["labels"]["values"] == ["k=v", None]
     assert (columns["ok"]["kind"], columns["severity"]["kind"]) == ("yes", "severity")

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
-from deltalake import write_deltalake
 
 from kafka_telemetry_lake.dashboards.lake import LakeReader
 from kafka_telemetry_lake.pipelines.tables.operator import PUSHES, QUOTA_USAGE
+from tests.support.application_lake import put
+from tests.support.quota_samples import NOON, usage_window
 
-NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)
 ASKED: dict[str, Any] = {
     "start": NOON, "stop": NOON + timedelta(minutes=2), "step_ms": 60_000, "filters": 0, "entities": 2,
 }  # fmt: skip
@@ -23,13 +23,9 @@ NOBODY = pa.table({name: pa.array([], pa.string()) for name in ("cluster_id", "c
 def usage(
     client_id: str, user: str, second: int, used: float, throttle_ms: float, source: str = "broker"
 ) -> dict[str, Any]:
-    start = NOON + timedelta(seconds=second)
-    return {
-        "cluster_id": "c", "broker_id": 1, "quota_type": "produce", "user": user, "client_id": client_id,
-        "window_start": start, "window_end": start + timedelta(seconds=10), "window_seconds": 10,
-        "used_percent": used, "throttle_ms": throttle_ms, "throttled": throttle_ms > 0, "quota_limit": 100.0 + second,
-        "source": source, "status": "ok", "landed_date": NOON.date(),
-    }  # fmt: skip
+    of = {"user": user, "client_id": client_id, "source": source, "landed_date": NOON.date()}
+    delayed = {"used_percent": used, "throttle_ms": throttle_ms, "throttled": throttle_ms > 0}
+    return usage_window(second, **of, **delayed, quota_limit=100.0 + second)
 
 
 @pytest.fixture
@@ -40,7 +36,7 @@ def lake(tmp_path: Path) -> LakeReader:
         usage("idle", "", 0, 1, 0), usage("greedy", "", 120, 100, 5000),
     ]  # fmt: skip
     PUSHES.create(str(tmp_path))
-    write_deltalake(QUOTA_USAGE.uri(str(tmp_path)), pa.Table.from_pylist(rows, QUOTA_USAGE.stored), mode="append")
+    put(tmp_path, QUOTA_USAGE, rows)
     opened = LakeReader(str(tmp_path))
     opened.versions()
     return opened

@@ -60,6 +60,10 @@ def test_windows_that_the_range_cuts_count_by_their_part() -> None:
     assert scene.per_second(rows, "n")["n"].tolist() == [1.0, 2.0]
     assert scene.per_second(rows.tail(1), "n")["n"].tolist() == [1.5]  # rather than nothing
     assert scene.whole(rows, 0.1)["n"].tolist() == [300, 600, 90]
+    for last_s, rates in ((150, [1.0, 2.0, 0.6]), (149, [1.0, 2.0])):  # half of the last window, and less
+        stop = NOON + timedelta(seconds=600 + last_s)
+        cut = Scene(nothing, (), Selection(), NOON, stop, NOON, stop, nothing, 300)
+        assert cut.per_second(rows, "n")["n"].tolist() == rates
 
 
 def test_every_axis_has_its_unit_and_lines_differ_in_colour_and_dashes(monkeypatch: pytest.MonkeyPatch) -> None:

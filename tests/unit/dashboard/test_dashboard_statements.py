@@ -6,10 +6,8 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
-from deltalake import write_deltalake
 
 from kafka_telemetry_lake.dashboards.address import Selection
 from kafka_telemetry_lake.dashboards.lake import LakeReader
@@ -22,6 +20,7 @@ from kafka_telemetry_lake.pipelines.tables.operator import (
     PUSHES,
     TABLES,
 )
+from tests.support.application_lake import put
 
 pytestmark = pytest.mark.lake
 
@@ -41,23 +40,15 @@ def lake(tmp_path_factory: pytest.TempPathFactory) -> Path:
         table.create(str(folder))
     at = {"landed_at": NOON, "landed_date": NOON.date(), "cluster_id": "c"}
     clients = [at | {"client_instance_id": f"i{n}", "client_id": name} for n, name in enumerate((EVIL, "other"))]
-    rolled = {
-        "metric": SENT,
-        "window_start": NOON,
-        "attribute_keys": "",
-        "increase": 60.0,
-        "covered_s": 60.0,
-        "points": 1,
-    }
+    rolled = {"metric": SENT, "window_start": NOON, "attribute_keys": ""}
+    rolled |= {"increase": 60.0, "covered_s": 60.0, "points": 1}
     for table, rows in (
         (PUSHES, clients),
         (PUSH_OUTCOMES, [client | {"outcome": "points", "points": 7} for client in clients]),
         (METRIC_ROLLUPS_1M, [client | rolled for client in clients]),
         (CLIENT_EVENTS, [at | {"client_instance_id": "gone", "client_id": "gone", "event": "went_silent", "at": NOON}]),
     ):
-        names = {field.name for field in table.stored}
-        known = [{name: value for name, value in row.items() if name in names} for row in rows]
-        write_deltalake(table.uri(str(folder)), pa.Table.from_pylist(known, table.stored), mode="append")
+        put(folder, table, rows)
     return folder
 
 

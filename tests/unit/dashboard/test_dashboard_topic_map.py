@@ -93,10 +93,8 @@ def test_dashboard_topic_map_small_ones_become_all_others_and_the_sums_stay() ->
     sums: dict[int, float] = defaultdict(float)
     for ribbon in found.ribbons:
         sums[ribbon.column] += ribbon.amount or 0
-    assert sums == {
-        WRITERS: sum(each or 0 for each in written.values()),
-        TOPICS: sum(each or 0 for each in read.values()),
-    }
+    all_written, all_read = (sum(each or 0 for each in pairs.values()) for pairs in (written, read))
+    assert sums == {WRITERS: all_written, TOPICS: all_read}
     kept = {box.node.name for box in found.columns[WRITERS]}
     assert kept == {f"app{n:02d}" for n in range(29)} | {OTHERS.name}
     assert {"app29", "app49"} <= {node.name for node in found.columns[WRITERS][-1].inside}
@@ -140,12 +138,8 @@ def test_dashboard_topic_map_who_writes_and_reads_stands_on_both_sides() -> None
     orders, bills = Node("topic", "orders"), Node("topic", "bills")
     found = lay_out({(both, orders): 1, (both, bills): 2}, {(orders, both): 1, (bills, both): 2})
     assert [[box.node for box in column] for column in found.columns] == [[both], [bills, orders], [both]]
-    assert [(each.column, each.left, each.right) for each in found.ribbons] == [
-        (WRITERS, 0, 0),
-        (WRITERS, 0, 1),
-        (TOPICS, 0, 0),
-        (TOPICS, 1, 0),
-    ]
+    ends = [(each.column, each.left, each.right) for each in found.ribbons]
+    assert ends == [(WRITERS, 0, 0), (WRITERS, 0, 1), (TOPICS, 0, 0), (TOPICS, 1, 0)]
 
 
 def test_dashboard_topic_map_writers_stand_beside_their_topics() -> None:

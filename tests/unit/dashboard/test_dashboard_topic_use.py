@@ -39,17 +39,8 @@ NOTHING = pd.DataFrame(columns=["severity", "scope", "subject", "state"])
 def point(client: str, metric: str, delta: float, topic: str | None, minute: int = 1, **more: Any) -> Row:
     at = NOON + timedelta(minutes=minute)
     attributes = [] if topic is None else [("topic", topic)]
-    return {
-        "cluster_id": "c",
-        "client_instance_id": client,
-        "client_id": f"{client}-id",
-        "metric": metric,
-        "delta": delta,
-        "delta_status": "delta",
-        "time": at,
-        "landed_at": at,
-        "attributes": attributes,
-    } | more
+    of = {"cluster_id": "c", "client_instance_id": client, "client_id": f"{client}-id", "attributes": attributes}
+    return of | {"metric": metric, "delta": delta, "delta_status": "delta", "time": at, "landed_at": at} | more
 
 
 def client(name: str, group: str | None = None) -> Row:
@@ -119,22 +110,12 @@ def test_dashboard_topic_use_groups_that_push_nothing_have_rows_without_bytes() 
 
 
 def test_dashboard_topic_use_a_dot_that_consumers_write_as_underscore_counts_once() -> None:
-    points = [
-        point("new", READ_BYTES, 5, "a.b"),
-        point("new", READ_BYTES, 5, "a_b"),
-        point("old", READ_BYTES, 3, "a_b"),
-        point("old", READ_BYTES, 2, "x_y"),
-        point("w", SENT_BYTES, 8, "a.b"),
-        point("w", SENT_BYTES, 1, "x_y"),
-    ]
-    found = {(row[0], row[3], row[6]) for row in asked({"metric_points": points})}
-    assert found == {
-        ("a.b", "new-id", 5),
-        ("a.b", "old-id", 3),
-        ("x_y", "old-id", 2),
-        ("a.b", "w-id", 8),
-        ("x_y", "w-id", 1),
-    }
+    read = (("new", 5, "a.b"), ("new", 5, "a_b"), ("old", 3, "a_b"), ("old", 2, "x_y"))
+    points = [point(client, READ_BYTES, amount, topic) for client, amount, topic in read]
+    points += [point("w", SENT_BYTES, 8, "a.b"), point("w", SENT_BYTES, 1, "x_y")]
+    found = {(row[3], row[6], row[0]) for row in asked({"metric_points": points})}
+    of_old_and_new = {("new-id", 5, "a.b"), ("old-id", 3, "a.b"), ("old-id", 2, "x_y")}
+    assert found == of_old_and_new | {("w-id", 8, "a.b"), ("w-id", 1, "x_y")}
 
 
 def rows(*each: tuple[Any, ...]) -> pd.DataFrame:
@@ -306,12 +287,9 @@ def test_dashboard_topic_use_of_too_many_rows_each_topic_and_group_keeps_its_lar
 
 
 def test_dashboard_topic_use_hostile_and_many_names_are_bounded() -> None:
-    many: list[tuple[Any, ...]] = [
-        (f"{HOSTILE}{n}", "written", None, f"{'x' * 3000}{n}", None, 1, n) for n in range(2000)
-    ]
-    many += [("fan", "read", None, "", f"group {n}", 1, n) for n in range(2000)] + [
-        ("fan", "read", None, "", None, 1, 1)
-    ]
+    many: list[tuple[Any, ...]] = [("fan", "read", None, "", f"group {n}", 1, n) for n in range(2000)]
+    many += [(f"{HOSTILE}{n}", "written", None, f"{'x' * 3000}{n}", None, 1, n) for n in range(2000)]
+    many.append(("fan", "read", None, "", None, 1, 1))
     drawn = picture(use_of(rows(*many)), {Node("topic", f"{HOSTILE}0"): "error"}, Selection())
     assert [len(column) for column in drawn["columns"]] == [MOST_BOXES] * 3
     assert drawn["columns"][0][-1]["name"] == "all others (1,971)"
@@ -325,33 +303,18 @@ def test_dashboard_topic_use_hostile_and_many_names_are_bounded() -> None:
     assert "%3Cimg" in str(drawn["columns"][1][1]["address"])
     assert len(drawn["columns"][0][0]["name"]) == MOST_CHARACTERS
     assert len(words(use_of(rows(*many)), {}, Selection())) < 20 * MOST_CHARACTERS
+    nameless = {"name": "(no client id)", "more": "client id", "address": None, "amount": "1 bytes", "severity": None}
     assert picture(use_of(rows(("t", "read", None, "", None, 1, 1))), {}, Selection())["columns"][2][0] == {
-        "name": "(no client id)",
-        "more": "client id",
-        "address": None,
-        "amount": "1 bytes",
-        "severity": None,
-        "y": 0,
-        "height": 60,
-        "unwritten": False,
-        "unread": False,
+        **nameless,
+        **{"y": 0, "height": 60, "unwritten": False, "unread": False},
     }
 
 
 def test_dashboard_topic_use_adds_up_to_the_table_of_topics() -> None:
     found = by_topic(SOME).astype(object)
     found = found.where(found.notna(), None)
-    columns = [
-        "topic",
-        "writers",
-        "records_written",
-        "bytes_written",
-        "readers",
-        "records_read",
-        "bytes_read",
-        "groups",
-    ]
-    assert [tuple(row) for row in found[columns].itertuples(index=False)] == [
+    written, read = ["writers", "records_written", "bytes_written"], ["readers", "records_read", "bytes_read", "groups"]
+    assert [tuple(row) for row in found[["topic", *written, *read]].itertuples(index=False)] == [
         ("orders", 3, 16, 850, 1, 15, 800, 2),
         ("bills", 1, 2, 100, None, None, None, None),
         ("logs", None, None, None, 1, 4, 90, 0),

@@ -10,6 +10,7 @@ import pytest
 
 from kafka_telemetry_lake.dashboards.screens import version as screen
 from kafka_telemetry_lake.pipelines.libraries.versions import versions
+from tests.support.shown_tables import note_tables
 from tests.support.sql_views import answer
 
 
@@ -29,25 +30,16 @@ def test_the_page_names_libraries_bugs_and_the_date_of_what_is_known(monkeypatch
         tables = {"client_changes": clients} | ({"group_members": members} if view == "client_versions" else {})
         return pd.DataFrame(answer(view, tables))
 
-    shown: dict[str, tuple[pd.DataFrame, str]] = {}
-
-    def table(rows: pd.DataFrame, columns: Any, title: str, note: str, none: str) -> None:
-        assert set(columns) <= set(rows.columns)
-        shown[title] = (rows, note)
-
-    def every_column(rows: pd.DataFrame, title: str, note: str, none: str) -> None:
-        shown[title] = (rows, note)
-
-    monkeypatch.setattr(screen, "table", table)
-    monkeypatch.setattr(screen, "every_column", every_column)
+    shown = note_tables(monkeypatch, screen)
     scene: Any = SimpleNamespace(rows=rows, selection=SimpleNamespace(chosen=lambda _: ()))
     screen.page(scene)
     assert list(shown) == [
         "Versions, and what to do about them",
         "Ready for a change of the brokers' addresses (KIP-1102)?",
     ]
-    assert all(f"known on {versions().as_of}" in note for _, note in shown.values())
-    said, _ = shown["Versions, and what to do about them"]
+    assert all(f"known on {versions().as_of}" in note for _, _, note, _ in shown.values())
+    said = shown["Versions, and what to do about them"].rows
+    assert said is not None
     advice = dict(zip(said["software"], said["advice"], strict=True))
     assert advice == {
         "confluent-kafka-go 2.15.0": "",

@@ -10,11 +10,12 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from deltalake import DeltaTable, write_deltalake
+from deltalake import DeltaTable
 
 from kafka_telemetry_lake.dashboards import kept_windows
 from kafka_telemetry_lake.dashboards.lake import LakeReader
 from kafka_telemetry_lake.pipelines.tables.operator import METRIC_ROLLUPS_1M, PUSHES
+from tests.support.application_lake import put
 
 pytestmark = pytest.mark.lake
 
@@ -45,9 +46,7 @@ def lake(tmp_path: Path) -> LakeReader:
 
 
 def append(lake: LakeReader, rows: Rows) -> None:
-    write_deltalake(
-        METRIC_ROLLUPS_1M.uri(lake.uri), pa.Table.from_pylist(rows, METRIC_ROLLUPS_1M.stored), mode="append"
-    )
+    put(Path(lake.uri), METRIC_ROLLUPS_1M, rows)
 
 
 def asked(start: datetime, stop: datetime, step_s: int = 300) -> dict[str, Any]:

@@ -13,7 +13,6 @@ from kafka_telemetry_lake.udfs.findings.states import (
     HOUR_US,
     OPENED,
     RESOLVED,
-    FindingChange,
     FindingRow,
     FindingState,
     Hysteresis,
@@ -25,6 +24,7 @@ from kafka_telemetry_lake.udfs.findings.states import (
 KEY: Identity = {"cluster_id": "c", "finding": "buffer_full", "scope": "client_id", "subject": "orders"}
 # What an hour shows of the subject, by one letter: the severity of its finding, seen without it, or not seen.
 SEVERITIES = {"i": "info", "w": "warning", "e": "error"}
+Said = tuple[str, str | None, float, int]
 SEEN, UNSEEN, LINGERS = ".", "-", "~"
 
 
@@ -32,7 +32,7 @@ def row(letter: str, **more: Any) -> FindingRow:
     return cast(FindingRow, {**KEY, "severity": SEVERITIES[letter], "evidence": letter, **more})
 
 
-def play(letters: str, rules: Hysteresis = DEFAULT) -> list[tuple[str, str | None, float, int]]:
+def play(letters: str, rules: Hysteresis = DEFAULT) -> list[Said]:
     """Change, severity, time and hour of opening; times in hours. In parentheses: an hour that isn't finished."""
     states: dict[str, FindingState] = {}
     said = []
@@ -91,9 +91,16 @@ def play(letters: str, rules: Hysteresis = DEFAULT) -> list[tuple[str, str | Non
         # it was found in the hour's first half only: the whole hour is clean
         ("(w).", [("opened", "warning", 0, 0)]),
         ("(w)..", [("opened", "warning", 0, 0), ("resolved", "warning", 2, 0)]),
+        # an hour between the two bounds opens nothing, ends a row of clean ones, and is one in which it was seen
+        ("w~~~~~~", [("opened", "warning", 0, 0)]),
+        ("w.~.~.~", [("opened", "warning", 0, 0)]),
+        ("w~..", [("opened", "warning", 0, 0), ("resolved", "warning", 4, 0)]),
+        ("~~~~", []),
+        ("w" + "-" * 23 + "~" + "-" * 23, [("opened", "warning", 0, 0)]),
+        ("w..~w", [("opened", "warning", 0, 0), ("resolved", "warning", 3, 0), ("opened", "warning", 4, 4)]),
     ],
 )
-def test_changes(letters: str, said: list[tuple[str, str | None, float, int]]) -> None:
+def test_changes(letters: str, said: list[Said]) -> None:
     assert play(letters) == said
 
 
@@ -108,9 +115,10 @@ def test_changes(letters: str, said: list[tuple[str, str | None, float, int]]) -
         ("ww-----w", []),  # gone
         ("ww(www)w", [("opened", "warning", 2, 0)]),  # an hour counts once
         ("w(wwww", []),
+        ("ww~w", []),  # nor does one between the bounds count as one with the finding
     ],
 )
-def test_a_rule_that_waits_three_hours(letters: str, said: list[tuple[str, str | None, float, int]]) -> None:
+def test_a_rule_that_waits_three_hours(letters: str, said: list[Said]) -> None:
     assert play(letters, Hysteresis(open_after=3, gone_after=5)) == said
 
 
@@ -136,7 +144,7 @@ def test_a_measure_that_oscillates_makes_few_changes(
     assert measured(measures, 100, rules) == play(letters, rules)
 
 
-def measured(measures: list[int | None], closes: int, rules: Hysteresis) -> list[tuple[str, str | None, float, int]]:
+def measured(measures: list[int | None], closes: int, rules: Hysteresis) -> list[Said]:
     """`play` of a measure by hour. None: not seen."""
     letters = "".join(
         UNSEEN if each is None else "w" if each >= 100 else LINGERS if each >= closes else SEEN for each in measures
@@ -144,39 +152,15 @@ def measured(measures: list[int | None], closes: int, rules: Hysteresis) -> list
     return play(letters, rules)
 
 
-@pytest.mark.parametrize(
-    ("letters", "said"),
-    [
-        ("w~~~~~~", [("opened", "warning", 0, 0)]),
-        ("w.~.~.~", [("opened", "warning", 0, 0)]),  # an hour between the bounds ends a row of clean ones
-        ("w~..", [("opened", "warning", 0, 0), ("resolved", "warning", 4, 0)]),
-        ("~~~~", []),  # it opens nothing
-        ("w" + "-" * 23 + "~" + "-" * 23, [("opened", "warning", 0, 0)]),  # it was seen
-        ("w..~w", [("opened", "warning", 0, 0), ("resolved", "warning", 3, 0), ("opened", "warning", 4, 4)]),
-    ],
-)
-def test_an_hour_between_the_two_bounds(letters: str, said: list[tuple[str, str | None, float, int]]) -> None:
-    assert play(letters) == said
-
-
-def test_an_hour_between_the_bounds_does_not_count_as_one_with_the_finding() -> None:
-    assert play("w~w", Hysteresis(open_after=2)) == []
-    assert play("ww", Hysteresis(open_after=2)) == [("opened", "warning", 1, 0)]
-
-
-def only(changes: list[FindingChange]) -> FindingChange:
-    (change,) = changes
-    return change
-
-
 def test_the_reason_of_an_end() -> None:
     states: dict[str, FindingState] = {}
     advance(states, 0, [row("w")], lambda _: True, True)
     advance(states, 1, [], lambda _: True, True)
-    assert only(advance(states, 2, [], lambda _: True, True)).reason == "seen in 2 hours without this finding"
+    (clean,) = advance(states, 2, [], lambda _: True, True)
+    assert clean.reason == "seen in 2 hours without this finding"
     assert states == {}
     advance(states, 3, [row("w")], lambda _: True, True)
-    gone = only(advance(states, 4, [], lambda _: False, True, lambda _: Hysteresis(gone_after=1)))
+    (gone,) = advance(states, 4, [], lambda _: False, True, lambda _: Hysteresis(gone_after=1))
     assert gone.reason == "not seen in 1 hour in which its cluster was"
 
 
@@ -184,14 +168,15 @@ def test_two_rows_of_one_finding_are_one() -> None:
     """The worst, whatever their order."""
     for rows in ([row("i"), row("e")], [row("e"), row("i")]):
         states: dict[str, FindingState] = {}
-        opened = only(advance(states, 0, rows, lambda _: True, True))
+        (opened,) = advance(states, 0, rows, lambda _: True, True)
         assert (opened.state.severity, opened.state.latest["evidence"]) == ("error", "e")
 
 
 def test_an_unknown_severity_is_the_lowest() -> None:
     states: dict[str, FindingState] = {}
-    assert only(advance(states, 0, [row("i") | {"severity": "odd"}], lambda _: True, True)).change == "opened"
-    assert only(advance(states, 1, [row("i")], lambda _: True, True)).change == "changed"
+    for hour, (severity, change) in enumerate((("odd", "opened"), ("info", "changed"))):
+        (said,) = advance(states, hour, [row("i") | {"severity": severity}], lambda _: True, True)
+        assert said.change == change
 
 
 def test_the_id() -> None:
@@ -203,9 +188,7 @@ def test_the_id() -> None:
         "scope": ["principal"],
         "subject": [None, "", "null", "orders\u0000", "é", "\x1b" * 1024],
     }
-    others: list[Identity] = [
-        cast(Identity, {**KEY, name: value}) for name, values in different.items() for value in values
-    ]
+    others = [cast(Identity, {**KEY, name: value}) for name, values in different.items() for value in values]
     ids = {finding_id(each) for each in [KEY, *others]}
     assert len(ids) == 1 + len(others)
     assert all(len(each) == 32 and set(each) <= set("0123456789abcdef") for each in ids)

@@ -3,38 +3,32 @@
 from __future__ import annotations
 
 import shutil
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
-from deltalake import DeltaTable, write_deltalake
+from deltalake import DeltaTable
 
 from kafka_telemetry_lake.pipelines.lake import follower
-from kafka_telemetry_lake.pipelines.quotas import broker_usage
 from kafka_telemetry_lake.pipelines.quotas import windows as usage_windows
 from kafka_telemetry_lake.pipelines.quotas.broker_usage import sample_windows
 from kafka_telemetry_lake.pipelines.tables.operator import QUOTA_SAMPLES
 from kafka_telemetry_lake.pipelines.upkeep.maintenance import Maintenance, MaintenanceSettings
 from kafka_telemetry_lake.udfs.quotas.usage import SAMPLES_IN, quota_usage
+from tests.support.application_lake import put
 from tests.support.expired_logs import expire_logs
 from tests.support.lake_tables import table
-
-NOON = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
+from tests.support.quota_samples import NOON, at, usage_window
 
 
 def append(lake: Path, *seconds: float, **fields: Any) -> None:
     """One commit with a sample at each of these seconds after noon, of 50 bytes/s or of these fields."""
-    rows = [
-        {
-            "source": "s", "cluster_id": "c", "topic": "client-quotas", "partition": 0, "offset": 1, "landed_at": NOON,
-            "broker_id": 1, "time": NOON + timedelta(seconds=second), "quota_type": "produce", "user": "",
-            "client_id": "app", "observed_rate": 50.0, "quota_limit": 100.0, "landed_date": NOON.date(), **fields,
-        }
-        for second in seconds
-    ]  # fmt: skip
-    write_deltalake(QUOTA_SAMPLES.create(str(lake)), pa.Table.from_pylist(rows, QUOTA_SAMPLES.stored), mode="append")
+    place = {"source": "s", "topic": "client-quotas", "partition": 0, "offset": 1}
+    place |= {"landed_at": NOON, "landed_date": NOON.date()}
+    rows = [usage_window(0) | place | {"time": at(second), **fields} for second in seconds]
+    put(lake, QUOTA_SAMPLES, rows)
 
 
 def windows(lake: Path, seconds: int = 10) -> dict[int, int]:
@@ -146,19 +140,3 @@ def test_days_of_samples_that_retention_dropped_unread_are_a_row(
     assert [found[0][name] for name in ("source", "topic", "reason", "first_date", "last_date")] == [
         "quota_usage", "quota_samples", "dropped", NOON.date(), NOON.date() + timedelta(days=2),
     ]  # fmt: skip
-
-
-def test_a_step_that_failed_is_repeated_by_another_object(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As the job's companion does (`jobs/companions`)."""
-    append(tmp_path, 5)
-
-    def fail(*_: object) -> None:
-        raise OSError("disk")
-
-    with monkeypatch.context() as patch:
-        patch.setattr(broker_usage, "replace_usage", fail)
-        with pytest.raises(OSError, match="disk"):
-            sample_windows(str(tmp_path)).catch_up()
-    append(tmp_path, 65)
-    sample_windows(str(tmp_path)).catch_up()
-    assert windows(tmp_path) == {0: 1, 60: 1}

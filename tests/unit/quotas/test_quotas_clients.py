@@ -27,6 +27,7 @@ from kafka_telemetry_lake.udfs.conversion.shard import process
 from kafka_telemetry_lake.udfs.conversion.state import ShardState
 from kafka_telemetry_lake.udfs.quotas.reports import BYTES, DELAYS, REPORTS
 from tests.support import otlp_builder
+from tests.support.application_lake import put
 from tests.support.config_polls import record_quotas
 from tests.support.lake_tables import table
 
@@ -37,27 +38,14 @@ PRODUCE_DELAY = next(iter(DELAYS))
 
 
 def append(lake: Path, to: Table, rows: list[dict[str, Any]]) -> None:
-    dated = [row | {"landed_date": row["landed_at"].date()} for row in rows]
-    write_deltalake(to.create(str(lake)), pa.Table.from_pylist(dated, to.stored), mode="append")
+    put(lake, to, [row | {"landed_date": row["landed_at"].date()} for row in rows])
 
 
 def report(second: float, seconds: float, size: float, **fields: Any) -> dict[str, Any]:
     at = NOON + timedelta(seconds=second + seconds)
-    return {
-        "source": "s",
-        "cluster_id": "c",
-        "topic": "t",
-        "partition": 0,
-        "offset": 1,
-        "landed_at": at,
-        "user": "alice",
-        "client_id": "app",
-        "broker_id": 1,
-        "quota_type": "produce",
-        "delta_start": NOON + timedelta(seconds=second),
-        "time": at,
-        "bytes": size,
-    } | fields
+    place = {"source": "s", "cluster_id": "c", "topic": "t", "partition": 0, "offset": 1, "landed_at": at}
+    bucket = {"user": "alice", "client_id": "app", "broker_id": 1, "quota_type": "produce"}
+    return place | bucket | {"delta_start": NOON + timedelta(seconds=second), "time": at, "bytes": size} | fields
 
 
 def delay(second: float, throttle_ms: float, **fields: Any) -> dict[str, Any]:
@@ -76,6 +64,10 @@ def usage(lake: Path, source: str = "client", seconds: int = 10) -> list[dict[st
         (row for row in rows if row["window_seconds"] == seconds and row["source"] == source),
         key=lambda row: (row["window_start"], row["user"], row["client_id"]),
     )
+
+
+def seconds_of(row: dict[str, Any]) -> float:
+    return float((row["window_start"] - NOON).total_seconds())
 
 
 def estimate(lake: Path, reports: list[dict[str, Any]], version: int) -> None:
@@ -106,11 +98,8 @@ def test_reports_are_read_of_the_files_of_points_with_the_principal_of_their_pus
     found = read_reports(Lake(str(tmp_path)), [f"file:{file.replace('=', '%3D')}" for file in files])
     assert found.schema.equals(REPORTS)
     names = ("partition", "offset", "user", "quota_type")
-    assert sorted(tuple(row[name] for name in names) for row in found.to_pylist()) == [
-        (0, 5, "0-5", "produce"),
-        (0, 8, None, "fetch"),
-        (1, 7, "1-7", "produce"),
-    ]
+    rows = sorted(tuple(row[name] for name in names) for row in found.to_pylist())
+    assert rows == [(0, 5, "0-5", "produce"), (0, 8, None, "fetch"), (1, 7, "1-7", "produce")]
     assert read_reports(Lake(str(tmp_path)), []).num_rows == 0
 
 
@@ -122,44 +111,32 @@ def test_files_of_the_operator_leave_out_columns_and_hold_dictionaries(tmp_path:
     writer = TableFiles(METRIC_POINTS, str(tmp_path))
     writer.write(points)
     (file,) = writer.close()
-    found = read_reports(Lake(str(tmp_path)), [f"{METRIC_POINTS.uri(str(tmp_path))}/{file.path}"]).to_pylist()
-    assert [(row["cluster_id"], row["throttle_ms"], row["client_id"], row["user"]) for row in found] == [
-        (None, 3.0, "client", None)
-    ]
+    (found,) = read_reports(Lake(str(tmp_path)), [f"{METRIC_POINTS.uri(str(tmp_path))}/{file.path}"]).to_pylist()
+    assert found == found | {"cluster_id": None, "throttle_ms": 3.0, "client_id": "client", "user": None}
 
 
 def test_q10_windows_are_measured_against_the_limits_of_their_time(tmp_path: Path) -> None:
     limit(tmp_path, NOON - timedelta(hours=1), producer_byte_rate=100.0)
     limit(tmp_path, NOON + timedelta(seconds=14), producer_byte_rate=200.0)
     estimate(tmp_path, [report(0, 30, 3000.0), report(0, 30, 300.0, user="bob", quota_type="fetch")], 0)
-    assert [(row["window_start"] - NOON, row["used_percent"], row["quota_limit"]) for row in usage(tmp_path)] == [
-        (timedelta(0), 100.0, 100.0),
-        (timedelta(seconds=10), 50.0, 200.0),
-        (timedelta(seconds=20), 50.0, 200.0),
-    ]
-    minute = usage(tmp_path, seconds=60)
-    assert [(row["user"], row["client_id"], row["observed_rate"], row["used_percent"]) for row in minute] == [
-        ("alice", "", 50.0, 25.0)
-    ]
-    assert [row["landed_date"] for row in minute] == [NOON.date()]
+    windows = [(seconds_of(row), row["used_percent"], row["quota_limit"]) for row in usage(tmp_path)]
+    assert windows == [(0, 100.0, 100.0), (10, 50.0, 200.0), (20, 50.0, 200.0)]
+    (minute,) = usage(tmp_path, seconds=60)
+    assert minute == minute | {"user": "alice", "client_id": "", "observed_rate": 50.0, "used_percent": 25.0}
+    assert minute["landed_date"] == NOON.date()
 
 
 def test_q7_a_later_push_adds_to_the_windows_and_the_brokers_rows_stay(tmp_path: Path) -> None:
     limit(tmp_path, NOON - timedelta(hours=1), producer_byte_rate=100.0)
     estimate(tmp_path, [report(0, 20, 200.0), report(0, 20, 200.0, user="bob")], 0)
     theirs = {**usage(tmp_path)[0], "source": "broker", "used_percent": 77.0}
-    write_deltalake(str(tmp_path / "quota_usage"), pa.Table.from_pylist([theirs], QUOTA_USAGE.stored), mode="append")
+    put(tmp_path, QUOTA_USAGE, [theirs])
     estimate(tmp_path, [report(10, 60, 600.0, offset=2), delay(12, 5.0, offset=2)], 1)
-    assert [(row["user"], row["client_id"], row["observed_rate"]) for row in usage(tmp_path)[:4]] == [
-        ("", "app", 10.0),
-        ("alice", "", 10.0),
-        ("", "app", 10.0),
-        ("alice", "", 20.0),
-    ]
-    assert len(usage(tmp_path)) == 9
-    assert [(row["window_start"] - NOON, row["throttle_ms"]) for row in usage(tmp_path, "evidence")] == [
-        (timedelta(seconds=10), 5.0)
-    ]
+    buckets = [(row["user"], row["client_id"], row["observed_rate"]) for row in usage(tmp_path)]
+    assert buckets[:4] == [("", "app", 10.0), ("alice", "", 10.0), ("", "app", 10.0), ("alice", "", 20.0)]
+    assert len(buckets) == 9
+    evidence = [(seconds_of(row), row["throttle_ms"]) for row in usage(tmp_path, "evidence")]
+    assert evidence == [(10, 5.0)]
     assert usage(tmp_path, "broker") == [theirs]
 
 

@@ -45,13 +45,8 @@ def test_entities_and_their_limits_become_rows() -> None:
 def test_entities_of_unknown_types_are_named_once() -> None:
     known: tuple[dict[str, str | None], dict[str, float]] = ({"user": "ann"}, {"producer_byte_rate": 1.0})
     assert list(_unknown_types([known])) == []
-    entities: list[tuple[dict[str, str | None], dict[str, float]]] = [
-        known,
-        ({"galaxy": "x", "user": "ann"}, {}),
-        ({"galaxy": "y"}, {}),
-        ({"moon": None}, {}),
-    ]
-    assert list(_unknown_types(entities)) == [
+    unknown: list[dict[str, str | None]] = [{"galaxy": "x", "user": "ann"}, {"galaxy": "y"}, {"moon": None}]
+    assert list(_unknown_types([known, *((entity, {}) for entity in unknown)])) == [
         "quotas: 3 of entities with types that aren't known here are left out: galaxy, moon"
     ]
 

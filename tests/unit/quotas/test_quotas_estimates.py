@@ -20,25 +20,13 @@ SPAN = (START - 3600, START + 4 * 3600)
 
 
 def delta(start: float, end: float, size: float | None, **names: Any) -> dict[str, Any]:
-    return {
-        "cluster_id": "c",
-        "broker_id": 1,
-        "user": "ann",
-        "client_id": "app",
-        "delta_start": NOON + timedelta(seconds=start),
-        "time": NOON + timedelta(seconds=end),
-        "bytes": size,
-    } | names
+    of = {"cluster_id": "c", "broker_id": 1, "user": "ann", "client_id": "app", "bytes": size}
+    return of | {"delta_start": NOON + timedelta(seconds=start), "time": NOON + timedelta(seconds=end)} | names
 
 
 def delay(second: float, throttle_ms: float, **names: Any) -> dict[str, Any]:
-    return {
-        "cluster_id": "c",
-        "user": "ann",
-        "client_id": "app",
-        "time": NOON + timedelta(seconds=second),
-        "throttle_ms": throttle_ms,
-    } | names
+    of = {"cluster_id": "c", "user": "ann", "client_id": "app", "throttle_ms": throttle_ms}
+    return of | {"time": NOON + timedelta(seconds=second)} | names
 
 
 def in_order(found: pa.Table) -> list[dict[str, Any]]:
@@ -64,18 +52,9 @@ def test_q12_bytes_are_spread_over_the_windows_of_their_interval() -> None:
         (timedelta(seconds=10), 100.0, 100.0),
         (timedelta(seconds=20), 50.0, 50.0),
     ]
-    assert rows[1] == rows[1] | {
-        "user": "ann",
-        "client_id": "",
-        "quota_limit": 100.0,
-        "usage_ratio": 1.0,
-        "throttle_ms": None,
-        "throttled": False,
-        "delay_s": 0.0,
-        "source": "client",
-        "status": "ok",
-        "samples": 1,
-    }
+    assert rows[1] == rows[1] | {"user": "ann", "client_id": "", "quota_limit": 100.0, "usage_ratio": 1.0}
+    assert rows[1] == rows[1] | {"throttle_ms": None, "throttled": False, "delay_s": 0.0}
+    assert rows[1] == rows[1] | {"source": "client", "status": "ok", "samples": 1}
 
 
 def test_an_interval_that_ends_with_a_window_stays_in_it() -> None:
@@ -94,12 +73,8 @@ def test_q12_an_interval_too_long_to_tell_of_windows_is_left_out() -> None:
 
 
 def test_q12_clients_of_one_bucket_share_its_limit_and_others_do_not() -> None:
-    deltas = [
-        delta(0, 10, 300.0, client_id="a"),
-        delta(0, 10, 500.0, client_id="b"),
-        delta(0, 10, 700.0, user="bob"),
-        delta(0, 10, 900.0, broker_id=2),
-    ]
+    deltas = [delta(0, 10, size, client_id=name) for name, size in (("a", 300.0), ("b", 500.0))]
+    deltas += [delta(0, 10, 700.0, user="bob"), delta(0, 10, 900.0, broker_id=2)]
     rows = estimate(deltas, {("ann", ""): 100.0, ("", DEFAULT): 1000.0})
     assert {(row["broker_id"], row["user"], row["client_id"]): row["used_percent"] for row in rows} == {
         (1, "ann", ""): pytest.approx(80.0),
@@ -131,18 +106,9 @@ def test_q13_a_delay_is_evidence_of_the_clients_bucket_on_no_known_broker() -> N
         ("bob", "app", timedelta(0), 1.0),
         ("ann", "", timedelta(seconds=10), 5.0),
     ]
-    assert rows[0] == rows[0] | {
-        "broker_id": None,
-        "quota_limit": 100.0,
-        "observed_rate": None,
-        "used_percent": 100.0,
-        "usage_ratio": None,
-        "delay_s": None,
-        "throttled": True,
-        "source": "evidence",
-        "status": "no_rate",
-        "samples": 2,
-    }
+    assert rows[0] == rows[0] | {"broker_id": None, "quota_limit": 100.0, "observed_rate": None, "used_percent": 100.0}
+    assert rows[0] == rows[0] | {"usage_ratio": None, "delay_s": None, "throttled": True, "samples": 2}
+    assert rows[0] == rows[0] | {"source": "evidence", "status": "no_rate"}
     assert (rows[1]["quota_limit"], rows[1]["status"]) == (None, "limit_unknown")
 
 
@@ -153,9 +119,8 @@ def test_q13_a_delay_needs_no_limits() -> None:
 
 
 def test_q12_intervals_without_length_and_negative_deltas_are_left_out() -> None:
-    assert (
-        estimate([delta(5, 5, 10.0), delta(6, 5, 10.0), delta(0, 5, -1.0), delta(0, 5, None)], {("ann", ""): 9.0}) == []
-    )
+    deltas = [delta(5, 5, 10.0), delta(6, 5, 10.0), delta(0, 5, -1.0), delta(0, 5, None)]
+    assert estimate(deltas, {("ann", ""): 9.0}) == []
 
 
 @given(

@@ -2,26 +2,16 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from kafka_telemetry_lake.udfs.quotas.limits import Span, limits_over_time
+from tests.support.quota_samples import NOON, quota
 
-NOON = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
 START = int(NOON.timestamp())
 
 
 def version(limit: float, begun: float, ended: float | None = None, **fields: Any) -> dict[str, Any]:
-    return {
-        "user": "ann",
-        "client_id": "",
-        "ip": "",
-        "quota_type": "produce",
-        "quota_limit": limit,
-        "valid_from": NOON + timedelta(seconds=begun),
-        "valid_to": None if ended is None else NOON + timedelta(seconds=ended),
-        "not_seen_at": None,
-    } | fields
+    return quota("ann", "", limit, begun, ended, not_seen_at=None) | fields
 
 
 def spans(versions: list[dict[str, Any]], seconds: int = 10) -> list[Span]:

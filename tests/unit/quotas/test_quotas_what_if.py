@@ -8,9 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 import pytest
-from deltalake import write_deltalake
 
 from kafka_telemetry_lake.jobs import cli
 from kafka_telemetry_lake.pipelines.quotas.recorded import NothingRecordedError, Proposal
@@ -21,7 +19,8 @@ from kafka_telemetry_lake.udfs.errors import CannotRunError
 from kafka_telemetry_lake.udfs.quotas.limits import DEFAULT
 from kafka_telemetry_lake.udfs.quotas.what_if import Replayed, rates_by_second, replay, smallest_limits
 from tests.oracle.quota_broker import run
-from tests.support.quota_samples import NOON, sample
+from tests.support.application_lake import put
+from tests.support.quota_samples import NOON, quota, sample, usage_window
 
 SECONDS, LIMIT, REQUEST = 180, 100_000.0, 5_000.0
 second = np.arange(SECONDS)
@@ -94,25 +93,14 @@ def test_the_smallest_limit_throttles_for_that_share_and_no_smaller_one_does(sha
 
 
 def set_quota(lake: Path, user: str, client_id: str, limit: float) -> None:
-    row = {
-        "cluster_id": "c", "user": user, "client_id": client_id, "ip": "", "quota_type": "produce",
-        "quota_limit": limit, "valid_from": NOON - timedelta(hours=1),
-    }  # fmt: skip
-    write_deltalake(QUOTAS.create(str(lake)), pa.Table.from_pylist([row], QUOTAS.stored), mode="append")
+    put(lake, QUOTAS, [quota(user, client_id, limit)])
 
 
 def estimate(lake: Path, *client_ids: str) -> None:
     """What clients' own byte counters say, 80 bytes/s for ten minutes."""
-    rows = [
-        {
-            "cluster_id": "c", "broker_id": 1, "quota_type": "produce", "user": "", "client_id": client_id,
-            "window_start": NOON + timedelta(seconds=at), "window_end": NOON + timedelta(seconds=at + 10),
-            "window_seconds": 10, "samples": 1, "observed_rate": 80.0, "throttled": False, "source": "client",
-            "status": "ok", "landed_date": NOON.date(),
-        }
-        for client_id in client_ids for at in range(0, 600, 10)
-    ]  # fmt: skip
-    write_deltalake(QUOTA_USAGE.create(str(lake)), pa.Table.from_pylist(rows, QUOTA_USAGE.stored), mode="append")
+    more = {"samples": 1, "observed_rate": 80.0, "source": "client", "landed_date": NOON.date()}
+    for name in client_ids:
+        put(lake, QUOTA_USAGE, [usage_window(at, client_id=name) | more for at in range(0, 600, 10)])
 
 
 def ask(lake: Path, user: str, client_id: str, limit: float | None, percent: float = 0.0) -> list[dict[str, Any]]:
@@ -135,25 +123,21 @@ def test_q17_the_most_specific_quota_applies_and_clients_of_a_user_count_as_one(
     assert [(row["user"], row["client_id"], row["broker_id"]) for row in of_bob] == [("bob", "a", 1), ("bob", "a", 2)]
 
 
-def test_entities_that_were_counted_together_cannot_be_told_apart(tmp_path: Path) -> None:
+def test_who_was_not_recorded_or_together_with_others_cannot_be_told(tmp_path: Path) -> None:
+    QUOTA_SAMPLES.create(str(tmp_path))
+    with pytest.raises(NothingRecordedError, match="no rates of produce were recorded between 2026-11-21 12:00"):
+        ask(tmp_path, "", "a", 100.0)
     sample(tmp_path, "a", 60.0)
     with pytest.raises(NothingRecordedError, match="counted 1 entities together that this quota would separate"):
         ask(tmp_path, "ann", "", 100.0)
     with pytest.raises(NothingRecordedError, match="nobody to whom this quota would apply was recorded"):
         ask(tmp_path, "", "other", 100.0)
-
-
-def test_those_that_cannot_be_told_apart_are_counted(tmp_path: Path) -> None:
     sample(tmp_path, "", 60.0, user="ann")
-    sample(tmp_path, "a", 60.0)
-    found = what_if(str(tmp_path), Proposal("produce", "", "a", 100.0), NOON, NOON + timedelta(minutes=10))
+    end = NOON + timedelta(minutes=10)
+    found = what_if(str(tmp_path), Proposal("produce", "", "a", 100.0), NOON, end)
     assert (found.rows["client_id"].to_pylist(), found.together) == (["a"], 1)
-
-
-def test_nothing_was_recorded(tmp_path: Path) -> None:
-    QUOTA_SAMPLES.create(str(tmp_path))
-    with pytest.raises(NothingRecordedError, match="no rates of produce were recorded between 2026-11-21 12:00"):
-        ask(tmp_path, "", "a", 100.0)
+    with pytest.raises(CannotRunError, match="nobody waits"):
+        what_if(str(tmp_path), Proposal("produce", "", "a", 100.0), NOON, end, is_ended=lambda: True)
 
 
 def test_samples_before_the_time_alone_are_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -193,17 +177,9 @@ def test_q17_what_is_united_is_so_across_batches_and_parts(
         for user, client_id, broker in keys
         for at in (ten[::10] if (user, client_id) == ("ann", "a") else ten[::1000])
     ]
-    samples = pa.Table.from_pylist(rows, QUOTA_SAMPLES.stored)
-    write_deltalake(QUOTA_SAMPLES.create(str(tmp_path)), samples, mode="append")
+    put(tmp_path, QUOTA_SAMPLES, rows)
     found = {(each["client_id"], each["broker_id"]): each["peak_rate"] for each in ask(tmp_path, "", DEFAULT, 100.0)}
     assert found == {(client_id, broker): pytest.approx(60) for client_id in "ab" for broker in (1, None)}
-
-
-def test_a_question_that_nobody_waits_for_ends(tmp_path: Path) -> None:
-    sample(tmp_path, "a", 60.0)
-    proposal = Proposal("produce", "", "a", 100.0)
-    with pytest.raises(CannotRunError, match="nobody waits"):
-        what_if(str(tmp_path), proposal, NOON, NOON + timedelta(minutes=10), is_ended=lambda: True)
 
 
 def test_what_was_throttled_then_and_missing_minutes_are_said(tmp_path: Path) -> None:

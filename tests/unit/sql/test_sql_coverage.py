@@ -236,7 +236,7 @@ def test_members_of_groups_that_push_nothing() -> None:
     pushes = Pushes().add(JAVA)
     pushes.tables["client_changes"][0]["labels"] = [("group_id", "g"), ("group_member_id", "m0")]
     rules = [{"position": 0, "client_id": "quiet", "application": "shop", "owner": "ann"}]
-    tables = {"group_members": members, "application_rules": rules, **pushes.tables}
+    tables: dict[str, Any] = {"group_members": members, "application_rules": rules, **pushes.tables}
     owned = told("silent_clients", tables, "client_id, host, application, owner")
     assert owned == [("quiet", "/10.0.0.1", "shop", "ann")]
     assert silent(group_members=members, **pushes.tables) == [("quiet", None, "group", "g", None, "unknown")]

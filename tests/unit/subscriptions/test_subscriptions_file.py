@@ -53,6 +53,15 @@ def test_file_is_read(file: Path) -> None:
     assert read_subscriptions_file(file, "c2").cluster_id == "c2"
 
 
+def of(fields: str) -> str:
+    """The list of a subscription with these fields."""
+    return f"[{{name: a, {fields}}}]"
+
+
+def matching(entry: str) -> str:
+    return of(f"metrics: [], match: {{{entry}}}")
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [
@@ -65,35 +74,17 @@ def test_file_is_read(file: Path) -> None:
         ),
         ("[{metrics: []}]", "subscriptions.0.name: needed"),
         ("[{name: a}]", "subscriptions.0.metrics: needed"),
-        ("[{name: a, metrics: x}]", "subscriptions.0.metrics: Input should be a valid list, got 'x'"),
+        (of("metrics: x"), "subscriptions.0.metrics: Input should be a valid list, got 'x'"),
+        (of("metrics: [], intervall: 3"), "subscriptions.0.intervall: no such field, allowed: name, metrics, inter"),
+        (of("metrics: [], interval_ms: 99"), "interval_ms: Input should be greater than or equal to 100, got 99"),
+        (of("metrics: ['x,y']"), "subscriptions.0.metrics: got 'x,y', allowed: prefixes without commas"),
+        (of("metrics: [' x']"), "subscriptions.0.metrics: got ' x', allowed: prefixes without commas and outer"),
+        (matching("client: x"), "match: got key 'client', allowed: client_instance_id, client_id"),
+        (matching("client_id: 'a=b'"), "match: client_id: got 'a=b', allowed: a Java regular exp"),
+        (matching("client_id: 'x{1,2}'"), "match: client_id: got 'x{1,2}', allowed: a Java regula"),
+        (matching("client_id: ''"), "match: client_id: got '', allowed: a Java regular exp"),
         (
-            "[{name: a, metrics: [], intervall: 3}]",
-            "subscriptions.0.intervall: no such field, allowed: name, metrics, inter",
-        ),
-        (
-            "[{name: a, metrics: [], interval_ms: 99}]",
-            "interval_ms: Input should be greater than or equal to 100, got 99",
-        ),
-        ("[{name: a, metrics: ['x,y']}]", "subscriptions.0.metrics: got 'x,y', allowed: prefixes without commas"),
-        (
-            "[{name: a, metrics: [' x']}]",
-            "subscriptions.0.metrics: got ' x', allowed: prefixes without commas and outer",
-        ),
-        (
-            "[{name: a, metrics: [], match: {client: x}}]",
-            "match: got key 'client', allowed: client_instance_id, client_id",
-        ),
-        (
-            "[{name: a, metrics: [], match: {client_id: 'a=b'}}]",
-            "match: client_id: got 'a=b', allowed: a Java regular exp",
-        ),
-        (
-            "[{name: a, metrics: [], match: {client_id: 'x{1,2}'}}]",
-            "match: client_id: got 'x{1,2}', allowed: a Java regula",
-        ),
-        ("[{name: a, metrics: [], match: {client_id: ''}}]", "match: client_id: got '', allowed: a Java regular exp"),
-        (
-            "[{name: a, metrics: [], match: {client_id: '(x'}}]",
+            matching("client_id: '(x'"),
             "subscription 'a': match: client_id: pattern '(x' is no regular expression of Java: unclosed group",
         ),
         ("[{name: a, metrics: []}, {name: a, metrics: []}]", "subscription 'a': given twice, allowed: each name once"),
@@ -113,11 +104,6 @@ def test_what_is_wrong_is_named_and_the_last_good_history_stays(
     assert message in capsys.readouterr().err
     assert DeltaTable(f"{lake}/subscriptions").version() == 1
     assert table(Path(lake), "subscriptions").num_rows == 3
-
-
-def test_missing_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run_command("sync", ["--lake", str(tmp_path), "--subscriptions-file", str(tmp_path / "no.yml")]) == 2
-    assert "no.yml: No such file or directory" in capsys.readouterr().err
 
 
 def test_sync_and_check(file: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -145,15 +131,16 @@ def test_sync_and_check(file: Path, caplog: pytest.LogCaptureFixture) -> None:
 def test_pattern_that_is_not_translated_is_reported(file: Path, caplog: pytest.LogCaptureFixture) -> None:
     file.write_text(GOOD.replace(r"orders-\d+", r"\p{L}+"))
     assert run_command("sync", ["--lake", str(file.parent / "lake"), "--subscriptions-file", str(file)]) == 0
-    assert [
-        each.levelname for each in caplog.records if "subscription 'orders', match, client_id: " in each.message
-    ] == ["WARNING"]
+    problem = "subscription 'orders', match, client_id: "
+    assert [each.levelname for each in caplog.records if problem in each.message] == ["WARNING"]
 
 
 @pytest.mark.parametrize("flags", [[], ["--bootstrap-servers", "x:1", "--subscriptions-file", "f"]])
 def test_one_place_to_read_from(flags: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run_command("sync", ["--lake", str(tmp_path), *flags]) == 2
     assert "set exactly one of --bootstrap-servers, --subscriptions-file" in capsys.readouterr().err
+    assert run_command("sync", ["--lake", str(tmp_path), "--subscriptions-file", str(tmp_path / "no.yml")]) == 2
+    assert "no.yml: No such file or directory" in capsys.readouterr().err
 
 
 def test_again_and_again_a_failed_look_is_reported_and_the_next_one_tried(
@@ -188,14 +175,10 @@ def test_an_empty_list_of_metrics_is_none_or_all_as_the_brokers_read_it(tmp_path
     words = ["--lake", str(lake), "--subscriptions-file", str(file)]
     for meaning, stored in ((None, []), ("all", ["*"]), ("none", [])):
         assert run_command("sync", words if meaning is None else [*words, "--empty-metrics", meaning]) == 0
-        now = {
-            row["name"]: row["metrics"] for row in table(lake, "subscriptions").to_pylist() if row["valid_to"] is None
-        }
-        assert now == {"a": stored, "b": ["org."]}
+        rows = [row for row in table(lake, "subscriptions").to_pylist() if row["valid_to"] is None]
+        assert {row["name"]: row["metrics"] for row in rows} == {"a": stored, "b": ["org."]}
     metrics = pa.array(["org.apache.kafka.producer.record.send.total", "mine"])
-    (apache,) = (each for each in read_subscriptions_file(file, None).subscriptions if each.name == "a")
-    (warpstream,) = (
-        each for each in read_subscriptions_file(file, None).all_for_none().subscriptions if each.name == "a"
-    )
-    assert asked(metrics, apache).to_pylist() == [False, False]
-    assert asked(metrics, warpstream).to_pylist() == [True, True]
+    read = read_subscriptions_file(file, None)
+    for configured, asks in ((read, False), (read.all_for_none(), True)):
+        (of_a,) = (each for each in configured.subscriptions if each.name == "a")
+        assert asked(metrics, of_a).to_pylist() == [asks, asks]

@@ -63,18 +63,10 @@ def test_order_of_match_entries_is_no_change_and_a_poll_without_one_commits_noth
     before = table(lake, "subscriptions").num_rows
     assert sync(lake, T[11], A2, Subscription("c", ("m",), 100, entries))
     assert not sync(lake, T[12], Subscription("c", ("m",), 100, entries), A2)
-    same = ConfiguredSubscriptions("c1", (A2, history_c(lake)))
+    stored = next(subscription_of(row) for row in history(lake).to_pylist() if row["name"] == "c")
+    same = ConfiguredSubscriptions("c1", (A2, stored))
     assert not check(SUBSCRIPTIONS, str(lake), "c1", same.rows(), T[13])
     assert table(lake, "subscriptions").num_rows == before + 1
-
-
-def history_c(lake: Path) -> Subscription:
-    return next(subscription_of(row) for row in history(lake).to_pylist() if row["name"] == "c")
-
-
-def test_problem_names_the_subscription() -> None:
-    (problem,) = ConfiguredSubscriptions("c1", (A2, B)).problems
-    assert problem.startswith("subscription 'b', match, client_id: ")
 
 
 def names_at(lake: Path, when: Timeline, minute: float) -> list[str]:
@@ -102,35 +94,24 @@ def clients(*rows: dict[str, Any]) -> pa.Table:
 
 
 def test_client_matches(lake: Path) -> None:
-    known = clients(
-        {"client_id": "orders-1"}, {"client_id": "bills"}, {"client_id": None}, {"client_id": "a", "cluster_id": "c2"}
-    )
+    ours = [{"client_id": name} for name in ("orders-1", "bills", None)]
+    known = clients(*ours, {"client_id": "a", "cluster_id": "c2"})
     ids = dict(zip(known["client_attributes_id"].to_pylist(), ("orders", "bills", "none", "elsewhere"), strict=True))
     found = client_matches(known, history(lake))
     assert found.schema == CLIENT_MATCHES
-    assert {
-        (ids[row["client_attributes_id"]], row["name"], row["valid_from"], row["matches"]) for row in found.to_pylist()
-    } == {
-        ("orders", "a", T[2], True),
-        ("bills", "a", T[2], True),
-        ("none", "a", T[2], True),
+    columns = ("name", "valid_from", "matches")
+    assert {(ids[row["client_attributes_id"]], *(row[it] for it in columns)) for row in found.to_pylist()} == {
+        *((name, "a", T[2], True) for name in ("orders", "bills", "none")),
         ("orders", "a", T[6], True),
-        ("orders", "b", T[6], None),
-        ("bills", "b", T[6], None),
+        *((name, "b", T[6], None) for name in ("orders", "bills")),
     }
 
 
 def test_client_attributes_ids_tell_null_from_empty_and_columns_apart() -> None:
-    rows: list[dict[str, Any]] = [
-        {"client_id": ""},
-        {"client_id": None},
-        {"client_id": "a"},
-        {"client_software_name": "a"},
-        {"client_id": "a", "client_port": 1},
-        {"client_id": "a", "client_port": 0},
-        {"client_id": "a", "subscription_id": 1},
-        {"client_id": "a", "cluster_id": "c2"},
-    ]
+    rows: list[dict[str, Any]] = [{"client_id": ""}, {"client_id": None}, {"client_id": "a"}]
+    rows += [{"client_software_name": "a"}]
+    more = [("client_port", 1), ("client_port", 0), ("subscription_id", 1), ("cluster_id", "c2")]
+    rows += [{"client_id": "a", name: value} for name, value in more]
     ids = client_attributes_ids(clients(*rows)).tolist()
     assert len(set(ids)) == len(rows)
     assert client_attributes_ids(clients(*rows, *rows).slice(5)).tolist() == (ids + ids)[5:]

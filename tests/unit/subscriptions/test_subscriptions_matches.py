@@ -21,10 +21,10 @@ from kafka_telemetry_lake.pipelines.subscriptions.client_matches import update_c
 from kafka_telemetry_lake.pipelines.subscriptions.configured import ConfiguredSubscriptions
 from kafka_telemetry_lake.pipelines.tables.operator import CLIENT_EVENTS, METRIC_POINTS, PUSH_OUTCOMES, PUSHES
 from kafka_telemetry_lake.pipelines.tables.subscriptions import CACHE_TABLES
-from kafka_telemetry_lake.pipelines.tables.table import Table
 from kafka_telemetry_lake.pipelines.upkeep.maintenance import Maintenance, MaintenanceSettings
 from kafka_telemetry_lake.udfs.subscriptions.matching import Subscription, client_attributes_ids
 from kafka_telemetry_lake.udfs.subscriptions.subscription_id import checksums, instance_hashes
+from tests.support.application_lake import put
 from tests.support.config_polls import record_subscriptions
 from tests.support.expired_logs import expire_logs
 from tests.support.lake_tables import table
@@ -40,39 +40,26 @@ def sync(lake: Path, minute: int, *subscriptions: Subscription) -> None:
     record_subscriptions(str(lake), T[minute], ConfiguredSubscriptions("c1", subscriptions))
 
 
-def append(table: Table, lake: Path, rows: list[dict[str, Any]]) -> None:
-    write_deltalake(table.create(str(lake)), pa.Table.from_pylist(rows, table.stored), mode="append")
+def id_of(subscription: Subscription) -> int:
+    (crc,) = checksums((subscription,))
+    return int(np.uint32(crc ^ instance_hashes(pa.array([INSTANCE])).view(np.uint32)[0]).view(np.int32))
 
 
 def push(lake: Path, *client_ids: str | None, minute: int = 1, subscription_id: int | None = None) -> None:
     """Land a push per client id with a point of x.y, as ingest would leave it."""
     first = DeltaTable(PUSHES.uri(str(lake))).count() if (lake / "pushes").exists() else 0
+    place = {"source": "kafka", "cluster_id": "c1", "topic": "t", "partition": 0, "landed_date": T[0].date()}
+    of = {"client_instance_id": INSTANCE, "client_port": 9, "subscription_id": subscription_id}
     pushes: list[dict[str, Any]] = [
-        {
-            "source": "kafka",
-            "cluster_id": "c1",
-            "topic": "t",
-            "partition": 0,
-            "offset": first + number,
-            "landed_at": T[minute] + timedelta(seconds=number),
-            "landed_date": T[0].date(),
-            "client_instance_id": INSTANCE,
-            "client_id": client_id,
-            "client_port": 9,
-            "subscription_id": subscription_id,
-        }
-        for number, client_id in enumerate(client_ids)
+        place | of | {"offset": first + n, "client_id": name, "landed_at": T[minute] + timedelta(seconds=n)}
+        for n, name in enumerate(client_ids)
     ]
-    append(PUSHES, lake, pushes)
+    put(lake, PUSHES, pushes)
     ids = client_attributes_ids(pa.Table.from_pylist(pushes, PUSHES.stored)).tolist()
-    stored = [{key: row[key] for key in row if key in PUSH_OUTCOMES.stored.names} for row in pushes]
-    outcomes = [
-        row | {"client_attributes_id": id_, "points": 1, "outcome": "points"}
-        for row, id_ in zip(stored, ids, strict=True)
-    ]
-    append(PUSH_OUTCOMES, lake, outcomes)
-    points = [{key: row[key] for key in row if key in METRIC_POINTS.stored.names} for row in pushes]
-    append(METRIC_POINTS, lake, [row | {"metric": "x.y"} for row in points])
+    outcome = {"points": 1, "outcome": "points"}
+    judged = [row | outcome | {"client_attributes_id": id_} for row, id_ in zip(pushes, ids, strict=True)]
+    put(lake, PUSH_OUTCOMES, judged)
+    put(lake, METRIC_POINTS, [row | {"metric": "x.y"} for row in pushes])
     CLIENT_EVENTS.create(str(lake))
 
 
@@ -94,16 +81,14 @@ def asked(lake: Path) -> list[tuple[Any, ...]]:
 
 
 def test_what_is_kept_is_what_is_made_anew(tmp_path: Path) -> None:
-    (crc,) = checksums((A,))
-    subscription_id = int(np.uint32(crc ^ instance_hashes(pa.array([INSTANCE])).view(np.uint32)[0]).view(np.int32))
     push(tmp_path, "orders-1", None)
     sync(tmp_path, 0, A)
     update_client_matches(str(tmp_path))
-    push(tmp_path, "bills", subscription_id=subscription_id)
+    push(tmp_path, "bills", subscription_id=id_of(A))
     update_client_matches(str(tmp_path))
     sync(tmp_path, 2, A, B)
     update_client_matches(str(tmp_path))
-    push(tmp_path, "orders-1", "orders-9", minute=4, subscription_id=subscription_id)
+    push(tmp_path, "orders-1", "orders-9", minute=4, subscription_id=id_of(A))
     update_client_matches(str(tmp_path))
     updated = {cache.name: rows(tmp_path, cache.name) for cache in CACHE_TABLES}
     assert [len(found) for found in updated.values()] == [5, 5 + 3, 3 * 3]
@@ -119,7 +104,9 @@ def test_what_is_kept_is_what_is_made_anew(tmp_path: Path) -> None:
     assert [name for offset, name in asked(tmp_path) if offset >= 3] == ["a", "a"]
 
 
-def test_nothing_new_is_no_commit(tmp_path: Path) -> None:
+def test_nothing_new_is_no_commit_and_after_a_crash_between_two_tables_the_next_run_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     assert update_client_matches(str(tmp_path)) == 0
     assert not (tmp_path / "client_attributes").exists()
     sync(tmp_path, 0, A)
@@ -128,12 +115,6 @@ def test_nothing_new_is_no_commit(tmp_path: Path) -> None:
     before = versions(tmp_path)
     assert update_client_matches(str(tmp_path)) == 0
     assert versions(tmp_path) == before
-
-
-def test_after_a_crash_between_two_tables_the_next_run_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    sync(tmp_path, 0, A)
-    push(tmp_path, "orders-1")
-    update_client_matches(str(tmp_path))
     push(tmp_path, "orders-2")
     cut_off(tmp_path, monkeypatch)
     assert len(rows(tmp_path, "client_attributes")) == 2
@@ -196,10 +177,8 @@ def events(lake: Path) -> list[tuple[Any, ...]]:
 def test_a_client_behind_a_change_is_an_event(tmp_path: Path) -> None:
     sync(tmp_path, 0, A)
     sync(tmp_path, 2, B)
-    (crc,) = checksums((A,))
-    subscription_id = int(np.uint32(crc ^ instance_hashes(pa.array([INSTANCE])).view(np.uint32)[0]).view(np.int32))
-    push(tmp_path, "orders-1", minute=1, subscription_id=subscription_id)
-    push(tmp_path, "orders-1", "orders-1", minute=3, subscription_id=subscription_id)
+    push(tmp_path, "orders-1", minute=1, subscription_id=id_of(A))
+    push(tmp_path, "orders-1", "orders-1", minute=3, subscription_id=id_of(A))
     update_client_matches(str(tmp_path))
     assert add_subscription_events(str(tmp_path)) == 1
     detail = [("pushed_as_of", "2026-11-21 12:01:59.999999")]

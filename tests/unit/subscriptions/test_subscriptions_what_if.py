@@ -146,10 +146,8 @@ def test_the_metrics_that_findings_and_views_read() -> None:
 
 def test_the_cores_are_those_of_the_benchmarks() -> None:
     figures = json.loads(Path("benchmarks/results.json").read_text("utf-8"))
-    low, high = (
-        (figures[f"sustained_{fleet}_points_per_s"], figures[f"sustained_{fleet}_cores_used"])
-        for fleet in ("10k", "1000k")
-    )
+    fleets = ("10k", "1000k")
+    low, high = ([figures[f"sustained_{each}_{it}"] for it in ("points_per_s", "cores_used")] for each in fleets)
     slope = (high[1] - low[1]) / (high[0] - low[0])
     assert pytest.approx(1e6 * slope, rel=0.01) == CORE_US_A_POINT
     assert pytest.approx(low[1] - slope * low[0], rel=0.01) == FIXED_CORES
@@ -225,9 +223,8 @@ def test_m13_what_a_lake_says_of_an_interval_and_a_match(tmp_path: Path) -> None
     assert shown["lake, GB a day"] == pytest.approx((stored * 24 / 1e9, stored * 4 / 1e9))
     assert found.remarks == []
     only = ask(tmp_path, "all", None, None, {"client_id": "h.*"}).clients.to_pylist()
-    assert [(row["client_id"], row["interval_s_before"], row["interval_s_after"]) for row in only] == [
-        ("one", 10, None)
-    ]
+    intervals = [(row["client_id"], row["interval_s_before"], row["interval_s_after"]) for row in only]
+    assert intervals == [("one", 10, None)]
     assert (only[0]["points_s_before"], only[0]["points_s_after"]) == pytest.approx((0.4, 0))
 
 
@@ -445,9 +442,8 @@ def test_the_command(real: Path, tmp_path: Path, capsys: pytest.CaptureFixture[s
     assert err[0].startswith("139 client instances would be asked for something else: ")
     assert err[0].endswith("(--show needs)")
     needs, _ = command(capsys, real, *change, "--show", "needs")
-    assert {row["name"]: row["metrics"] for row in needs}["dead_stream_threads"] == [
-        "org.apache.kafka.stream.failed.stream.threads"
-    ]
+    of_rule = {row["name"]: row["metrics"] for row in needs}
+    assert of_rule["dead_stream_threads"] == ["org.apache.kafka.stream.failed.stream.threads"]
     clients, _ = command(capsys, real, *change, "--show", "clients", "--match", "client_id=librdkafka-.*")
     assert {row["interval_s_after"] for row in clients if row["client_id"].startswith("librdkafka")} == {10}
     assert {row["interval_s_after"] for row in clients if row["client_id"].startswith("java")} == {None}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -68,17 +69,22 @@ def _point(value: float, covered_s: float) -> dict[str, Any]:
     return {"kind": "gauge", "value": value}
 
 
+def tables_of(clients: Mapping[str, Client]) -> dict[str, list[dict[str, Any]]]:
+    """The rows of all clients, by client id."""
+    tables: dict[str, list[dict[str, Any]]] = {}
+    for client_id, client in clients.items():
+        for table, rows in client.rows(client_id).items():
+            tables.setdefault(table, []).extend(rows)
+    return tables
+
+
 Found = dict[str, tuple[str, str, str]]
 
 
 def found_by_client(clients: dict[str, Client], closing: bool = False) -> dict[str, Found]:
     """Severity, evidence and advice by finding, by client id; one query, as planning it is what takes time."""
-    tables: dict[str, list[dict[str, Any]]] = {}
-    for client_id, client in clients.items():
-        for table, rows in client.rows(client_id).items():
-            tables.setdefault(table, []).extend(rows)
     found: dict[str, Found] = {client_id: {} for client_id in clients}
-    for row in answer("findings", tables, closing=closing):
+    for row in answer("findings", tables_of(clients), closing=closing):
         assert row["window_start"] == HOUR
         evidence = without_hour(row["evidence"])
         found[row["client_id"]][row["finding"]] = (row["severity"], evidence, row["advice"])

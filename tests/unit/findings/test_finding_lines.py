@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
 from kafka_telemetry_lake.pipelines.findings.lines import compared_with
@@ -12,7 +10,7 @@ from kafka_telemetry_lake.pipelines.findings.model import INSTANCE
 from kafka_telemetry_lake.pipelines.findings.rules import rules
 from kafka_telemetry_lake.pipelines.query.views import parse_view
 from tests.dashboard.planted_faults import FAULTS
-from tests.support.made_clients import QUIET, Client
+from tests.support.made_clients import QUIET, Client, tables_of
 from tests.support.sql_views import answer, views_judged_by
 
 UNPLOTTED = {"buggy_client_version"}
@@ -69,11 +67,8 @@ def test_findings_measured_rows_have_a_measure_and_two_bounds(finding: str) -> N
 @pytest.mark.lake
 def test_findings_measured_rows_are_those_of_the_view_and_beyond_their_line() -> None:
     """Of clients with a fault each: the same measure, severity and instances; the healthy one has a measure too."""
-    tables: dict[str, list[dict[str, Any]]] = {}
-    for finding, fault in {"": None, **FAULTS}.items():
-        metrics = QUIET if fault is None else {**QUIET, **fault.metrics}
-        for name, rows in Client(metrics).rows(f"with {finding}").items():
-            tables.setdefault(name, []).extend(rows)
+    clients = {f"with {finding}": Client({**QUIET, **fault.metrics}) for finding, fault in FAULTS.items()}
+    tables = tables_of(clients | {"with ": Client(QUIET)})
     said = answer("instance_findings", tables)
     assert {row["finding"] for row in said} >= FAULTS.keys()
     for finding in sorted({row["finding"] for row in said}):

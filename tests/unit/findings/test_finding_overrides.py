@@ -24,7 +24,7 @@ from kafka_telemetry_lake.pipelines.findings.overrides import (
 from kafka_telemetry_lake.pipelines.findings.rules import rules
 from kafka_telemetry_lake.pipelines.query.views import needed, views
 from kafka_telemetry_lake.pipelines.tables.catalog import CATALOG
-from tests.support.made_clients import CONSUMER, Client, gauge, without_hour
+from tests.support.made_clients import CONSUMER, Client, gauge, tables_of, without_hour
 from tests.support.sql_views import answer
 from tests.unit.findings.test_findings_states_lake import SmallLake
 
@@ -122,11 +122,7 @@ CLIENTS = {
 
 def found(*overrides: Override) -> dict[str, str]:
     """Evidence of costly_commits by client id."""
-    tables: dict[str, list[dict[str, object]]] = {}
-    for client_id, client in CLIENTS.items():
-        for table, rows in client.rows(client_id).items():
-            tables.setdefault(table, []).extend(rows)
-    rows = answer("findings", tables, overrides=overrides)
+    rows = answer("findings", tables_of(CLIENTS), overrides=overrides)
     assert {row["finding"] for row in rows} <= {"costly_commits"}
     return {row["client_id"]: without_hour(row["evidence"]) for row in rows}
 

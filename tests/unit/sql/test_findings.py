@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
 from kafka_telemetry_lake.pipelines.findings.rules import rules
@@ -25,9 +23,10 @@ from tests.support.made_clients import (
     Metrics,
     found_by_client,
     gauge,
+    tables_of,
     waits,
 )
-from tests.support.sql_views import answer
+from tests.support.sql_views import told
 
 pytestmark = pytest.mark.lake
 
@@ -262,13 +261,9 @@ def test_the_time_in_polls_is_as_each_library_measures_it() -> None:
         "js": Client({IDLE: gauge(0.25)}, ("confluent-kafka-javascript", "1.10.1-librdkafka-2.15.1")),
         "rust": Client({IDLE: gauge(0.25)}, ("librdkafka", "2.12.1")),
     }  # fmt: skip
-    tables: dict[str, list[dict[str, Any]]] = {}
-    for client_id, client in clients.items():
-        for table, rows in client.rows(client_id).items():
-            tables.setdefault(table, []).extend(rows)
-    shares = {row["client_id"]: row["poll_share"] for row in answer("instance_hours", tables)}
-    told = {"java": pytest.approx(0.25), "waits": 1, "rdkafka": 0.25}
-    assert shares == told | {"nothing": None, "js": None, "rust": None}
+    shares = dict(told("instance_hours", tables_of(clients), "client_id, poll_share"))
+    known = {"java": pytest.approx(0.25), "waits": 1, "rdkafka": 0.25}
+    assert shares == known | {"nothing": None, "js": None, "rust": None}
 
 
 def test_a_member_that_joins_slowly_is_not_idle() -> None:

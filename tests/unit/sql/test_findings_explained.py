@@ -23,6 +23,7 @@ from tests.support.made_clients import (
     found_rows,
     gauge,
     gauged,
+    tables_of,
     waits,
 )
 
@@ -80,14 +81,12 @@ def test_a_measure_is_read_with_the_one_that_explains_it() -> None:
 
 
 def test_a_stop_between_long_waits_shows_by_the_fetches_that_are_missing() -> None:
-    tables: Tables = {}
-    for client_id, still_s, fetches in (("less", 59.9, 10), ("stops", 60, 10), ("has no partitions", 3600, 0)):
-        waits_long = {BETWEEN: gauge(155_000), IDLE: gauge(0.5), FETCHES: (fetches, 60)}
-        none = at(client_id, "i0", metric=FETCHES, kind="sum", delta=0.0, delta_status="ok", time=HOUR)
-        none["delta_start"] = HOUR - timedelta(seconds=still_s)
-        for table, rows in Client(QUIET | waits_long).rows(client_id).items():
-            tables.setdefault(table, []).extend(rows)
-        tables["metric_points"].append(none)
+    waits_long = QUIET | {BETWEEN: gauge(155_000), IDLE: gauge(0.5)}
+    stops = {"less": (59.9, 10), "stops": (60, 10), "has no partitions": (3600, 0)}
+    tables = tables_of({name: Client(waits_long | {FETCHES: (fetches, 60)}) for name, (_, fetches) in stops.items()})
+    for name, (still_s, _) in stops.items():
+        none = at(name, "i0", metric=FETCHES, kind="sum", delta=0.0, delta_status="ok", time=HOUR)
+        tables["metric_points"].append(none | {"delta_start": HOUR - timedelta(seconds=still_s)})
     assert [row[0] for row in found_rows(tables, "slow_processing")] == ["stops"]
 
 
@@ -131,12 +130,9 @@ def test_connections_of_franz_go_are_counted_over_all_of_its_pushes() -> None:
 def test_who_polls_in_batches_falls_silent_without_a_bug() -> None:
     """KAFKA-20393 is named for clients that fell silent; Spark's consumers and idle restore consumers always do."""
     labels = {"spark": SPARK, f"{STREAMS}restore-consumer": (), "orders": BY_HAND}
-    tables: Tables = {"client_events": []}
-    for client_id, of_client in labels.items():
-        client = Client({}, ("apache-kafka-java", "4.0.2"), labels=of_client)
-        for table, rows in client.rows(client_id).items():
-            tables.setdefault(table, []).extend(rows)
-        tables["client_events"].append(at(client_id, "i0", event="went_silent", at=HOUR))
+    java = ("apache-kafka-java", "4.0.2")
+    tables = tables_of({client_id: Client({}, java, labels=of_client) for client_id, of_client in labels.items()})
+    tables["client_events"] = [at(client_id, "i0", event="went_silent", at=HOUR) for client_id in labels]
     assert [row[0] for row in found_rows(tables, "buggy_client_version")] == ["orders"]
 
 

@@ -19,6 +19,7 @@ from tests.support.made_clients import (
     at,
     found_rows,
     gauge,
+    tables_of,
     without_hour,
 )
 from tests.support.sql_views import answer, told
@@ -52,13 +53,9 @@ def test_a_finding_names_the_instances_their_number_and_the_worst() -> None:
 
 def test_an_application_an_owner_and_a_principal_are_groups_of_instances() -> None:
     """Two client ids of one application; one instance has an alias of its own; a rule says whose one client id is."""
-    clients = {"orders": Client(instances=3), "bills": Client(instances=1), "others": Client()}
-    tables: dict[str, list[dict[str, Any]]] = {}
-    for client_id, client in clients.items():
-        for name, rows in client.rows(client_id).items():
-            tables.setdefault(name, []).extend(
-                row | {"client_instance_id": f"{client_id} {row['client_instance_id']}"} for row in rows
-            )
+    tables = tables_of({"orders": Client(instances=3), "bills": Client(), "others": Client()})
+    for row in (row for rows in tables.values() for row in rows):
+        row["client_instance_id"] = f"{row['client_id']} {row['client_instance_id']}"
     for push in tables["pushes"]:
         push["principal"] = "User:b" if push["client_id"] == "bills" else "User:a"
     latency = {"cluster_id": "c", "landed_at": HOUR, "landed_date": HOUR.date(), "time": HOUR, "kind": "gauge",

@@ -17,6 +17,7 @@ from tests.support.made_clients import (
     found_by_client,
     found_rows,
     gauged,
+    tables_of,
     without_hour,
 )
 from tests.support.sql_views import answer
@@ -60,12 +61,8 @@ def test_client_versions_with_known_bugs() -> None:
 def test_a_bug_that_only_ends_telemetry_is_named_once_a_client_is_silent() -> None:
     """KAFKA-20393: Java pushes on to the old address of a broker that moved."""
     software = {"4.2.0": "4.2.1", "4.3.1": "4.4.0", "4.2.2": None, "4.4.0": None}
-    tables: dict[str, list[dict[str, Any]]] = {"client_events": []}
-    for version in software:
-        for table, rows in Client(software=("apache-kafka-java", version)).rows(version).items():
-            tables.setdefault(table, []).extend(row | {"client_instance_id": version} for row in rows)
-        key = {"cluster_id": "c", "client_id": version, "client_instance_id": version, "landed_date": HOUR.date()}
-        tables["client_events"].append(key | {"event": "went_silent", "landed_at": HOUR})
+    tables = tables_of({version: Client(software=("apache-kafka-java", version)) for version in software})
+    tables["client_events"] = [at(version, "i0", event="went_silent") for version in software]
     found_in = {row["client_id"]: row for row in answer("instance_findings", tables)}
     assert found_in.keys() == {version for version, fixed in software.items() if fixed}
     for version, row in found_in.items():

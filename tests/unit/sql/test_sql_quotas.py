@@ -9,6 +9,7 @@ import pytest
 from tests.support.quota_samples import at, quota
 from tests.support.quota_samples import usage_window as window
 from tests.support.sql_views import answer, told
+from tests.unit.quotas.test_quotas_precedence import LEVELS
 
 EXEMPT = float(2**63 - 1)
 Row = dict[str, Any]
@@ -64,21 +65,15 @@ def test_headroom_is_of_the_newest_window_of_each_broker() -> None:
     ]
 
 
-LEVELS = [
-    ("u", "c"), ("u", "<default>"), ("u", ""), ("<default>", "c"), ("<default>", "<default>"), ("<default>", ""),
-    ("", "c"), ("", "<default>"),
-]  # fmt: skip
-BUCKETS = [("u", "c"), ("u", "c"), ("u", ""), ("u", "c"), ("u", "c"), ("u", ""), ("", "c"), ("", "c")]
-
-
 @pytest.mark.parametrize("level", range(1, 9))
 def test_q8_the_most_specific_quota_limits_a_client(level: int) -> None:
-    quotas = [quota(*entity, float(n)) for n, entity in enumerate(LEVELS, 1) if n >= level]
-    others = [quota("v", "c", 99.0), quota("u", "d", 99.0), quota("u", "c", 99.0, ended=0.0)]
-    tables = {"client_changes": [client("i", "User:u", "c")], "quotas": [*others, *quotas]}
+    quotas = [quota(*entity, float(n)) for n, (entity, _) in enumerate(LEVELS, 1) if n >= level]
+    others = [quota("v", "app", 99.0), quota("ann", "d", 99.0), quota("ann", "app", 99.0, ended=0.0)]
+    tables = {"client_changes": [client("i", "User:ann", "app")], "quotas": [*others, *quotas]}
     columns = 'level, quota_limit, bucket_user, bucket_client_id, quota_user, quota_client_id, "user"'
     found = told("client_quotas", tables, columns, "quota_type = 'produce'")
-    assert found == [(level, float(level), *BUCKETS[level - 1], *LEVELS[level - 1], "u")]
+    entity, bucket = LEVELS[level - 1]
+    assert found == [(level, float(level), *bucket, *entity, "ann")]
 
 
 def test_q9_unlimited_are_those_without_a_quota_and_the_exempt() -> None:

@@ -212,14 +212,11 @@ def test_names_of_an_application_are_cut_where_they_are_very_long() -> None:
     assert module._listed(["a" * 1000, "b", "c", "d"]) == f"{'a' * 60}…, b, c and others"
 
 
-def test_findings_measure_of_a_cluster_is_not_that_of_another(scene: Scene) -> None:
-    hours, peers = measured(scene, pd.concat([found(scene, WEB).drop("cluster_id"), pd.Series({"cluster_id": "d"})]))
-    assert (len(hours), peers.known) == (0, 0)
-
-
-def test_findings_measure_before_any_evaluation_is_the_same(scene: Scene) -> None:
+def test_findings_measure_of_a_cluster_is_not_that_of_another_and_before_any_evaluation_the_same(scene: Scene) -> None:
     """Then a finding names no cluster, and nobody has one open: whoever had it in an hour is no peer all the same."""
     row = found(scene, WEB).drop("cluster_id")
+    hours, peers = measured(scene, pd.concat([row, pd.Series({"cluster_id": "d"})]))
+    assert (len(hours), peers.known) == (0, 0)
     versions = tuple(each for each in scene.versions if each[0] != "finding_changes")
     hours, peers = measured(replace(scene, versions=versions), row)
     assert (tuple(hours["measure"]), set(hours["median"]), peers.known) == (WEB_MS, {200.0}, 4)

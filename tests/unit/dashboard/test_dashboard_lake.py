@@ -244,12 +244,9 @@ def test_new_rows_by_a_uri_and_through_delta_rs(folder: Path, native: bool, monk
     assert lake.rows("pushes").num_rows == 2
 
 
-def test_no_lake_says_how_to_make_one(tmp_path: Path) -> None:
+def test_no_lake_says_how_to_make_one_and_a_newer_one_what_to_update(folder: Path) -> None:
     with pytest.raises(LakeError, match=r"There is no lake at .*none\. Create one with `telemetry-lake demo --lake"):
-        LakeReader(str(tmp_path / "none")).versions()
-
-
-def test_a_newer_lake_says_what_to_update(folder: Path) -> None:
+        LakeReader(str(folder / "none")).versions()
     log = folder / METRIC_POINTS.name / "_delta_log" / f"{1:020}.json"
     versions = {"minReaderVersion": 3, "minWriterVersion": 7}
     features = versions | {"readerFeatures": ["laterThing"], "writerFeatures": ["laterThing"]}

@@ -238,13 +238,6 @@ def test_maxima_are_those_of_the_view(tmp_path: Path) -> None:
     assert [values.get(("client", measure), {}) for measure in measures] == of_view(lake, *measures, how="max")
 
 
-def test_instances_are_told_apart_if_asked_for(tmp_path: Path) -> None:
-    lake = make_lake(tmp_path, point("a", SENT, delta=1, instance="i1"), point("a", SENT, delta=2, instance="i2"))
-    found = counting(lake, by=["instance"])
-    assert shown(found, "instance", "records_sent") == {("c", "i1", "a"): 1, ("c", "i2", "a"): 2}
-    assert {dimension for dimension, _ in found.families} == {"instance"}
-
-
 def test_a_damaged_note_is_named_with_what_to_do(tmp_path: Path) -> None:
     lake = make_lake(tmp_path, point("a", SENT, delta=1))
     counting(lake).close()
@@ -269,14 +262,16 @@ def test_an_empty_lake_has_no_series(tmp_path: Path) -> None:
     assert json.loads(note_of(lake).read_text())["version"] >= 0
 
 
-def test_an_erased_client_is_in_no_note(tmp_path: Path) -> None:
-    lake = make_lake(tmp_path, point("a", SENT, delta=10), point("b", SENT, delta=1))
+def test_an_erased_client_is_in_no_note_and_instances_of_one_id_are_told_apart(tmp_path: Path) -> None:
+    rows = point("a", SENT, delta=10), point("b", SENT, delta=1), point("b", SENT, delta=2, instance="i2")
+    lake = make_lake(tmp_path, *rows)
     counting(lake, by=["client", "instance"]).close()
     subject = Subject(instances=frozenset({"a"}), client_ids=frozenset({"a"}))
     assert OtherFiles(LocalFileSystem(), subject).forget(str(note_of(lake)), write=True)
     again = counting(lake, by=["client", "instance"])
-    assert shown(again, "client", "records_sent") == {("c", "b"): 1}
-    assert shown(again, "instance", "records_sent") == {("c", "b", "b"): 1}
+    assert {dimension for dimension, _ in again.families} == {"client", "instance"}
+    assert shown(again, "client", "records_sent") == {("c", "b"): 3}
+    assert shown(again, "instance", "records_sent") == {("c", "b", "b"): 1, ("c", "i2", "b"): 2}
 
 
 @pytest.mark.slow

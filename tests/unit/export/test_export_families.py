@@ -22,14 +22,6 @@ def shown(found: Family) -> dict[str, float]:
     return {"rest" if labels is None else labels[1]: value for labels, value in found.exported()}
 
 
-def test_the_first_ones_have_series_and_the_others_one_together() -> None:
-    found = family()
-    found.add(rows(a=5, b=4, d=3), (7, 0.0))
-    assert shown(found) == {"a": 5, "b": 4, "rest": 10}
-    found.add(rows(b=1, d=2), None)
-    assert shown(found) == {"a": 5, "b": 5, "rest": 12}
-
-
 def test_a_counter_never_falls_and_is_exact_again_when_increments_make_up_for_a_negative_one() -> None:
     found = family()
     values = []

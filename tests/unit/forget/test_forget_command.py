@@ -57,18 +57,14 @@ def run(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str, str]
         ),
         (["--principal", "User:"], "principal: Value error, allowed"),
         (["--principal", "User:a\nb"], "principal: Value error, allowed"),
+        (["--client-instance", GOOD_ID], "no lake at "),
     ],
 )
-def test_a_wrong_request_is_refused_before_any_work(
+def test_a_wrong_request_or_no_lake_is_refused_before_any_work(
     words: list[str], line: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     code, _, error = run(capsys, "--lake", str(tmp_path / "none"), *words)
     assert (code, error.startswith(f"telemetry-lake: {line}")) == (2, True), error
-
-
-def test_no_lake(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    code, _, error = run(capsys, "--lake", str(tmp_path), "--client-instance", GOOD_ID)
-    assert (code, error) == (2, f"telemetry-lake: no lake at {tmp_path}\n")
     assert list(tmp_path.iterdir()) == []
 
 

@@ -72,14 +72,11 @@ def test_a_rule_of_the_client_alone_goes() -> None:
     ) == [(3, None, "10.20.30.42/31"), (4, "User:o", None)]
 
 
-def test_an_owner_is_forgotten() -> None:
+def test_an_owner_is_forgotten_and_a_group_of_the_same_name_stays() -> None:
+    """As its members of other clients do in `group_members`."""
     asked = ("client_id", "application", "owner")
     rules = [{"client_id": "web-.*", "application": "web", "owner": owner} for owner in ("seller 2", "seller 22")]
     assert applications(*rules, asked=asked) == [("web-.*", "web", None), ("web-.*", "web", "seller 22")]
-
-
-def test_a_group_of_the_same_name_stays() -> None:
-    """As its members of other clients do in `group_members`."""
     rule = {"position": 0, "application": "shop", "group_id": "shop-app-2|g"}
     assert applications(rule, asked=("group_id",)) == [("shop-app-2|g",)]
 

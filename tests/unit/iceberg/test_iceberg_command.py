@@ -182,10 +182,6 @@ def test_other_commands_do_not_take_its_folder_for_a_table(tmp_path: Path, capsy
     [
         ("--lake {folder}/none", "no lake at {folder}/none: create one with `telemetry-lake ingest"),
         (
-            "--lake {folder}/lake --to {folder}/lake/pushes",
-            "to: inside the lake only _iceberg can have the Iceberg tables",
-        ),
-        (
             "--lake {folder}/lake --to http://host/x",
             "to: http://host/x: http:// is not supported; allowed: a folder, or",
         ),

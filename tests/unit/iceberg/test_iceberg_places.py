@@ -59,15 +59,6 @@ def test_places(tmp_path: Path) -> None:
         location_of(f"{lake}/a#b")
 
 
-def test_a_table_is_behind_since_the_first_commit_that_it_lacks(tmp_path: Path) -> None:
-    assert not has_iceberg_tables(str(tmp_path))
-    assert list(behind(str(tmp_path))) == []
-    write_log(tmp_path, 30, 20, 10, 2)
-    write_metadata(tmp_path, 1, 15)
-    assert has_iceberg_tables(str(tmp_path))
-    assert list(behind(str(tmp_path))) == [Behind("pushes", 1, NOW - timedelta(hours=10))]
-
-
 def test_a_log_that_has_forgotten_that_commit_is_behind_since_the_snapshot(tmp_path: Path) -> None:
     write_log(tmp_path, 50, 40, 30, 2, forgotten=3)
     write_metadata(tmp_path, 1, 35)
@@ -80,11 +71,13 @@ def test_one_that_has_the_newest_version_is_not_behind(tmp_path: Path) -> None:
     assert list(behind(str(tmp_path))) == []
 
 
-def test_doctor_says_how_far_they_are_behind(tmp_path: Path) -> None:
+def test_a_table_is_behind_since_the_first_commit_that_it_lacks_and_doctor_says_how_far(tmp_path: Path) -> None:
     lake = str(tmp_path)
     assert list(check_iceberg(lake, NOW)) == []
+    assert not has_iceberg_tables(lake)
     write_log(tmp_path, 30, 20, 10, 2)
     write_metadata(tmp_path, 1, 15)
+    assert list(behind(lake)) == [Behind("pushes", 1, NOW - timedelta(hours=10))]
     (check,) = check_iceberg(lake, NOW)
     assert (check.status, check.text) == (
         "warning", "1 Iceberg tables lack commits of the lake; pushes is 10 h behind",

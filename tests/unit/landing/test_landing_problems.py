@@ -18,7 +18,6 @@ from tests.support.landing_records import GOOD_ID, LANDED_AT, captured, captured
 
 NOW_MS = round(LANDED_AT.timestamp() * 1000)
 INDEX = captured_index()
-ROW = captured().slice(0, 1).to_pylist()[0]
 OTLP = next(
     row["value"]
     for row in captured().to_pylist()

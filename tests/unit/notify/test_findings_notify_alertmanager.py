@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-import socket
-import subprocess
 import urllib.request
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
@@ -16,6 +14,8 @@ import pytest
 import yaml
 
 from kafka_telemetry_lake.jobs import cli
+from kafka_telemetry_lake.sandbox.cluster.ports import ReservedPorts
+from kafka_telemetry_lake.sandbox.cluster.process import Process
 from tests.support.patience import PATIENCE_S, wait_until
 from tests.unit.notify.changed_findings import change, make_lake, record
 
@@ -26,27 +26,19 @@ CONFIG = "route: {receiver: none, group_wait: 1h}\nreceivers: [{name: none}]\n"
 
 @pytest.fixture
 def url(tmp_path: Path) -> Iterator[str]:
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
+    ports, log = ReservedPorts(1), tmp_path / "alertmanager.log"
+    (port,) = ports.numbers
     (tmp_path / "alertmanager.yml").write_text(CONFIG)
-    process = subprocess.Popen(
-        [
-            str(ALERTMANAGER),
-            f"--config.file={tmp_path / 'alertmanager.yml'}",
-            f"--storage.path={tmp_path / 'alertmanager'}",
-            f"--web.listen-address=127.0.0.1:{port}",
-            "--cluster.listen-address=",
-        ],
-        stdout=subprocess.DEVNULL,
-        stderr=(tmp_path / "alertmanager.log").open("w"),
-    )
+    flags = (f"--config.file={tmp_path}/alertmanager.yml", f"--storage.path={tmp_path}/alertmanager")
+    listen = (f"--web.listen-address=127.0.0.1:{port}", "--cluster.listen-address=")
+    process = Process([str(ALERTMANAGER), *flags, *listen], log)
     try:
-        wait_until(lambda: answers(port) or process.poll() is not None)
-        assert process.poll() is None, (tmp_path / "alertmanager.log").read_text()
+        wait_until(lambda: answers(port) or process.returncode is not None)
+        assert process.returncode is None, log.read_text()
         yield f"http://127.0.0.1:{port}"
     finally:
-        process.kill()
-        process.wait()
+        process.stop()
+        ports.release()
 
 
 def answers(port: int) -> bool:

@@ -233,14 +233,10 @@ def test_pages_that_forks_share_count_once_in_the_proportional_size() -> None:
     assert 100_000_000 < tree.peak_pss_bytes < 160_000_000
 
 
-def test_points_of_the_collectors_file(tmp_path: Path) -> None:
+def test_points_of_the_collectors_file_and_a_cut_one_is_refused(tmp_path: Path) -> None:
     file = tmp_path / "metrics.binpb"
     file.write_bytes(_message(gauges=3, counters=2) + _message(gauges=0, counters=300) + _message(gauges=0, counters=0))
     assert points_in(file) == 305
-
-
-def test_a_cut_file_of_the_collector_is_refused(tmp_path: Path) -> None:
-    file = tmp_path / "metrics.binpb"
     file.write_bytes(_message(gauges=3, counters=2)[:-1])
     with pytest.raises(PeerError, match="ends inside a message"):
         points_in(file)

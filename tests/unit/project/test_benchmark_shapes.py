@@ -21,7 +21,7 @@ from benchmarks.comparison import (
     stored_rounds,
     table,
 )
-from benchmarks.fleet import CUMULATIVE, DELTA, Fleet, Landing
+from benchmarks.fleet import CUMULATIVE, DELTA, Landing
 from benchmarks.shapes import SHAPES, SIZES, Shape
 from kafka_telemetry_lake.udfs.conversion.compression import decompress
 
@@ -136,34 +136,23 @@ def of_all_shapes() -> list[Round]:
     return [*rounds, a_round("stock", "5m", "naive_spark", 60)]
 
 
-def test_figures_of_a_shape_and_size() -> None:
+def test_figures_of_shapes_sizes_and_points_and_of_the_stock_fleet_at_the_largest_size() -> None:
     named = figures(of_all_shapes())
     assert named["end_to_end_once_2m_points_per_cpu_s"] == pytest.approx(2e6 / 3)
     assert named["end_to_end_once_2m_vs_collector"] == pytest.approx(4 / 3)
     assert named["end_to_end_once_500k_vs_collector"] == pytest.approx(1 / 1.5)
     assert "end_to_end_once_5m_vs_naive_spark" not in named
-
-
-def test_fixed_cost_and_cost_of_a_point_are_distinguished() -> None:
-    named = figures(of_all_shapes())
     assert named["end_to_end_codecs_fixed_cpu_s"] == pytest.approx(1)
     assert named["end_to_end_codecs_us_per_point"] == pytest.approx(1)
     assert named["end_to_end_codecs_collector_fixed_cpu_s"] == pytest.approx(0, abs=1e-9)
     assert named["end_to_end_codecs_collector_us_per_point"] == pytest.approx(2)
     assert Comparison(of_all_shapes()).fixed_and_per_point("stock", "naive_spark") is None
-
-
-def test_figures_without_a_shape_are_of_the_stock_fleet_at_the_largest_size() -> None:
-    named = figures(of_all_shapes())
     assert named["end_to_end_points_per_cpu_s"] == pytest.approx(5e6 / 6)
     assert named["end_to_end_peak_rss_mb"] == 5_000_000
     assert named["end_to_end_collector_points_per_cpu_s"] == pytest.approx(5e5)
     assert named["end_to_end_vs_collector"] == pytest.approx(10 / 6)
     assert named["end_to_end_vs_naive_spark"] == pytest.approx(10)
-
-
-def test_the_worst_shape_is_one_of_at_least_two_million_points() -> None:
-    assert figures(of_all_shapes())["end_to_end_vs_collector_worst"] == pytest.approx(2 / 3)
+    assert named["end_to_end_vs_collector_worst"] == pytest.approx(2 / 3)  # of two million points and more
 
 
 def test_there_is_no_worst_shape_before_all_are_measured() -> None:
@@ -176,14 +165,11 @@ def test_a_side_with_more_rounds_has_their_median() -> None:
     assert figures(rounds)["end_to_end_points_per_cpu_s"] == pytest.approx(5e5)
 
 
-def test_the_table_has_a_row_for_each_size_and_one_for_each_fit() -> None:
+def test_the_table_has_a_row_for_each_size_and_fit_and_the_range_is_over_all_shapes_of_two_million_points() -> None:
     lines = list(table(of_all_shapes()))
     assert "| once, 2m | 3.0 | 4.0 |  | 1.33 |  |" in lines
     assert "| stock, 5m | 6.0 | 10.0 | 60.0 | 1.67 | 10.00 |" in lines
     assert "| codecs | 1.0 + 1.00 | 0.0 + 2.00 |  |" in lines
-
-
-def test_the_range_is_over_all_shapes_at_two_million_points_and_more() -> None:
     assert list(ranges(of_all_shapes())) == [
         "Collector: 0.7 to 1.7 times the job's CPU at 2m waiting points and more",
         "plain Spark job: 10.0 to 10.0 times the job's CPU at 2m waiting points and more",
@@ -202,7 +188,3 @@ def test_tables_replace_those_before() -> None:
     assert written.endswith(f"|\n{END}\nafter\n")
     assert "old" not in written
     assert page(written, of_all_shapes()) == written
-
-
-def test_two_fleets_with_the_same_arguments_push_the_same() -> None:
-    assert Fleet(7, 1_000).landing(9) == Fleet(7, 1_000).landing(9)

@@ -162,7 +162,9 @@ def test_every_alert_is_explained_and_tried() -> None:
 
 
 @pytest.mark.skipif(shutil.which("promtool") is None, reason="no promtool")
-def test_prometheus_takes_the_rules_and_they_fire() -> None:
-    for kind, file in {"check": ALERTS, "test": ROOT / "tests" / "data" / "alerts_test.yml"}.items():
+@pytest.mark.parametrize("name", ["alerts", "fleet-alerts"])
+def test_prometheus_takes_the_rules_and_they_fire(name: str) -> None:
+    tests = ROOT / "tests" / "data" / f"{name.replace('-', '_')}_test.yml"
+    for kind, file in {"check": ALERTS.with_name(f"{name}.yml"), "test": tests}.items():
         done = subprocess.run(["promtool", kind, "rules", file], capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stdout + done.stderr

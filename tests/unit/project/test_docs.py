@@ -70,8 +70,11 @@ def problems(command: list[str]) -> Iterator[str]:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-def test_commands_are_there_with_their_flags(page: Path) -> None:
+def test_commands_with_their_flags_and_make_targets_are_there(page: Path) -> None:
     assert [problem for command in telemetry_lake_commands(page) for problem in problems(command)] == []
+    targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text("utf-8"), re.MULTILINE))
+    named = {word for line in lines(page) if line.startswith("make ") for word in line.split("#")[0].split()[1:]}
+    assert {word for word in named if re.fullmatch(r"[a-z-]+", word)} <= targets
 
 
 def test_a_wrong_command_would_be_found(tmp_path: Path) -> None:
@@ -89,13 +92,6 @@ def test_the_documents_print_commands() -> None:
     printed = [command for page in PAGES for command in telemetry_lake_commands(page)]
     assert {command[0] for command in printed if command} >= COMMANDS.keys() - {"demo"}
     assert len(printed) > 30
-
-
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-def test_make_targets_are_there(page: Path) -> None:
-    targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text("utf-8"), re.MULTILINE))
-    named = {word for line in lines(page) if line.startswith("make ") for word in line.split("#")[0].split()[1:]}
-    assert {word for word in named if re.fullmatch(r"[a-z-]+", word)} <= targets
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)

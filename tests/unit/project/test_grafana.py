@@ -147,27 +147,15 @@ def encoded(content: dict[str, Any]) -> list[str]:
 
     register_default_plugins()
     kept = json.loads(json.dumps(Dashboard.from_json(json.loads(json.dumps(content))), cls=JSONEncoder))
-    return list(_missing(content, kept, ""))
+    return sorted(path for path, _ in set(_leaves(content, "")) - set(_leaves(kept, "")))
 
 
-def _missing(content: Any, kept: Any, path: str) -> Iterator[str]:
-    if isinstance(content, dict):
-        if not isinstance(kept, dict):
-            yield path
-            return
-        for name, value in content.items():
-            if name not in kept:
-                yield f"{path}.{name}"
-            else:
-                yield from _missing(value, kept[name], f"{path}.{name}")
-    elif isinstance(content, list):
-        if not isinstance(kept, list) or len(kept) != len(content):
-            yield path
-            return
-        for number, (each, other) in enumerate(zip(content, kept, strict=True)):
-            yield from _missing(each, other, f"{path}[{number}]")
-    elif content != kept:
-        yield path
+def _leaves(value: Any, path: str) -> Iterator[tuple[str, Any]]:
+    """Paths and values of all that is in a JSON value; a list or an object itself has none."""
+    items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    yield path, None if isinstance(value, (dict, list)) else value
+    for name, each in items:
+        yield from _leaves(each, f"{path}.{name}")
 
 
 def test_every_alert_has_a_runbook_and_was_tried() -> None:
@@ -180,10 +168,3 @@ def test_every_alert_has_a_runbook_and_was_tried() -> None:
         assert tried.count(f"alertname: {name}") >= 2, f"{name} must fire once, and once not"
         assert rule["labels"]["severity"] in ("page", "ticket")
         assert rule["annotations"]["summary"]
-
-
-@pytest.mark.skipif(shutil.which("promtool") is None, reason="no promtool")
-def test_prometheus_takes_the_rules_and_they_fire() -> None:
-    for kind, file in {"check": ALERTS, "test": ROOT / "tests" / "data" / "fleet_alerts_test.yml"}.items():
-        done = subprocess.run(["promtool", kind, "rules", file], capture_output=True, text=True, check=False)
-        assert done.returncode == 0, done.stdout + done.stderr

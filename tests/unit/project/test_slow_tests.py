@@ -172,20 +172,9 @@ def test_imports_of_functions_relative_ones_and_packages() -> None:
 
 def test_what_is_compared_with(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def commit(hours: int) -> str:
-        date = f"{1_800_000_000 + hours * 3600} +0000"
-        who = {
-            "GIT_AUTHOR_NAME": "a",
-            "GIT_AUTHOR_EMAIL": "a@b",
-            "GIT_COMMITTER_NAME": "a",
-            "GIT_COMMITTER_EMAIL": "a@b",
-        }
-        env = {
-            **who,
-            "GIT_AUTHOR_DATE": date,
-            "GIT_COMMITTER_DATE": date,
-            "PATH": "/usr/bin:/bin",
-            "HOME": str(tmp_path),
-        }
+        who = {"NAME": "a", "EMAIL": "a@b", "DATE": f"{1_800_000_000 + hours * 3600} +0000"}
+        env = {f"GIT_{role}_{name}": value for role in ("AUTHOR", "COMMITTER") for name, value in who.items()}
+        env |= {"PATH": "/usr/bin:/bin", "HOME": str(tmp_path)}
         subprocess.run(["git", "commit", "-q", "--allow-empty", "-m", "x"], cwd=tmp_path, env=env, check=True)
         return slow_tests.git("rev-parse", "HEAD").strip()
 

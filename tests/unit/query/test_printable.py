@@ -25,13 +25,10 @@ SQL = "SELECT 'a' || chr(27) || '[2J' || chr(155) || chr(10) || chr(8238) || '<b
 ASKED = "a\x1b[2J\x9b\n\u202e<b>[red]é"
 
 
-def test_what_does_not_print_is_spelled_out() -> None:
+def test_what_does_not_print_is_spelled_out_and_json_is_the_same_value() -> None:
     assert printable("orders é 日本") == "orders é 日本"
     assert printable(NAME) == SPELLED
     assert printable("a\n\tb\x1b", keep="\n") == "a\n\\tb\\x1b"
-
-
-def test_json_is_the_same_value() -> None:
     text = printable_json({"name": NAME})
     assert text.isprintable()
     assert json.loads(text) == {"name": NAME}

@@ -15,15 +15,12 @@ Caused by: shaded.parquet.org.apache.thrift.protocol.TProtocolException: Require
 """  # noqa: E501  # lines of Spark
 
 
-def test_a_file_that_cannot_be_read_is_named() -> None:
+def test_a_file_that_cannot_be_read_is_named_once() -> None:
     assert cause(DAMAGED_PAGE) == (
         "file:///in%20[1]/bad.x.parquet can't be read; put a whole file in its place, or one without rows: Caused by: "
         "shaded.parquet.org.apache.thrift.protocol.TProtocolException: Required field 'uncompressed_page_size' was not "
         "found"
     )
-
-
-def test_a_file_that_the_cause_names_is_not_named_twice() -> None:
     text = (
         DAMAGED_PAGE + "Caused by: java.lang.RuntimeException: file:///in%20[1]/bad.x.parquet is not a Parquet file\n"
     )

@@ -135,7 +135,7 @@ def test_jars_may_be_fetched_for_another_environment(monkeypatch: pytest.MonkeyP
     assert bundle_of_installed_spark("spark-s3") == "spark-s3"
 
 
-def test_what_goes_with_a_spark_is_what_its_package_brings() -> None:
+def test_what_goes_with_a_spark_is_what_its_package_brings_and_the_lock_has_the_default_line() -> None:
     installed = find_spec("pyspark")
     assert installed is not None
     assert installed.origin is not None
@@ -143,9 +143,6 @@ def test_what_goes_with_a_spark_is_what_its_package_brings() -> None:
     assert version("pyspark") == of.pyspark
     assert installed_spark() == of.pyspark
     assert (Path(installed.origin).parent / "jars" / f"hadoop-client-api-{of.hadoop}.jar").is_file()
-
-
-def test_the_lock_has_the_default_line() -> None:
     lock = (Path(__file__).parents[3] / "requirements.lock").read_text(encoding="utf-8")
     assert f"\npyspark=={SPARK_LINES[DEFAULT_LINE].pyspark} " in lock
 
@@ -197,18 +194,6 @@ def test_a_mirror_s_password_is_in_no_message(repository: Repository, monkeypatc
         with pytest.raises(JarsUnavailableError, match="could not fetch") as raised:
             jars(BUNDLE)
         assert "secret" not in str(raised.value)
-
-
-def test_a_repository_that_does_not_answer_is_one_line(
-    repository: Repository, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setenv("TELEMETRY_LAKE_MAVEN", "http://127.0.0.1:1")
-    monkeypatch.setattr(module, "TRIES", 0)
-    assert main([BUNDLE]) == 1
-    line = capsys.readouterr().err
-    assert line.startswith(f"could not fetch {BUNDLE}/")
-    assert line.count("\n") == 1
-    assert repository.asked == []
 
 
 def test_another_version_replaces_what_was_installed_and_the_rest_is_not_fetched_again(repository: Repository) -> None:

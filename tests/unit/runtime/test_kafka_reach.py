@@ -66,17 +66,17 @@ def test_tls_where_none_is_set() -> None:
         check_brokers(f"127.0.0.1:{port}", {})
 
 
-def test_none_where_tls_is_set() -> None:
-    with listening(broker_without_tls) as port, pytest.raises(KafkaUnavailableError, match="does not speak TLS"):
-        check_brokers(f"127.0.0.1:{port}", SSL)
-
-
 def reset(connection: socket.socket) -> None:
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
     connection.close()
 
 
-@pytest.mark.parametrize("end", [reset, socket.socket.close])
+def broker_without_tls(connection: socket.socket) -> None:
+    connection.recv(1000)
+    connection.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+
+
+@pytest.mark.parametrize("end", [reset, socket.socket.close, broker_without_tls])
 def test_a_handshake_that_is_cut_off_is_said_alike_however_it_ends(end: Callable[[socket.socket], None]) -> None:
     """Whether a closed connection is seen as its end or as a reset is chance."""
     with listening(end) as port, pytest.raises(KafkaUnavailableError, match="does not speak TLS"):
@@ -92,11 +92,6 @@ def test_a_connection_that_ends_in_the_handshake_by_the_error_of_any_python(monk
     monkeypatch.setattr(ssl.SSLContext, "wrap_socket", ended)
     with listening(broker_without_tls) as port, pytest.raises(KafkaUnavailableError, match="does not speak TLS"):
         check_brokers(f"127.0.0.1:{port}", SSL)
-
-
-def broker_without_tls(connection: socket.socket) -> None:
-    connection.recv(1000)
-    connection.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n")
 
 
 def test_each_server_has_its_reason() -> None:

@@ -324,14 +324,6 @@ def test_of_nothing_nothing_is_seen() -> None:
     assert {verdict for verdict, _ in verdicts({"obeys": silent, "throttled": silent}).values()} == {"not seen"}
 
 
-def test_a_name_that_was_not_asked_for() -> None:
-    lives = obedient()
-    narrow = replace(FIRST, metrics=("org.apache.kafka.producer.connection.",))
-    lives = changed("obeys", 0.0, subscription=narrow)(lives)
-    verdict, evidence = verdicts(lives)["subscribed names"]
-    assert (verdict, evidence) == ("broken", f"5 of 80 names not asked for, such as {SENT}")
-
-
 def test_a_card_as_text_json_and_table(tmp_path: Path) -> None:
     both = [
         Verdict("codec", "Compression", "obeyed", "zstd 4"),

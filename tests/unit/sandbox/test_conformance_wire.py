@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import socket
 import struct
-import threading
 from contextlib import ExitStack, suppress
 
 import pytest
@@ -23,7 +22,6 @@ from kafka_telemetry_lake.sandbox.conformance.wire import (
     with_telemetry,
 )
 from tests.support.patience import PATIENCE_S
-from tests.support.telemetry_request import RawClient
 
 INSTANCE = bytes(range(16))
 PRODUCE, FETCH = 0, 1
@@ -162,27 +160,3 @@ def test_what_the_receiver_answers() -> None:
         with suppress(ConnectionResetError):
             assert client.recv(1) == b""
         connect()
-
-
-def test_a_client_that_brokers_understand_reads_it() -> None:
-    with (
-        socket.create_server(("127.0.0.1", 0)) as broker,
-        ScriptedReceiver(broker.getsockname()[1], SUBSCRIPTION) as receiver,
-    ):
-        threading.Thread(target=_offer_nothing, args=(broker,), daemon=True).start()
-        with RawClient(receiver.bootstrap_port, "me") as client:
-            subscribed = client.subscribed()
-            assert subscribed[1] == 7
-            assert client.push(subscribed, b"") == 0
-            assert client.push((subscribed[0], 8), b"x") == 117
-        assert receiver.software == ("raw", "1")
-
-
-def _offer_nothing(broker: socket.socket) -> None:
-    """Answers the first request, for ApiVersions, and waits for the end of the connection."""
-    connection, _ = broker.accept()
-    with connection, connection.makefile("rb") as stream:
-        frame = stream.read(struct.unpack(">i", stream.read(4))[0])
-        body = struct.pack(">ihbib", header(frame)[2], 0, 1, 0, 0)
-        connection.sendall(struct.pack(">i", len(body)) + body)
-        stream.read(1)

@@ -188,6 +188,7 @@ def test_the_rows_stay_and_the_stream_and_a_replay_go_on(tmp_path: Path) -> None
 @pytest.mark.usefixtures("few")
 def test_a_merge_changes_no_data_for_followers_and_keeps_statistics_and_columns(tmp_path: Path) -> None:
     stream, _ = stream_of(tmp_path, 5, 4)
+    assert set(merge(stream, today="2026-11-21").values()) == {0}, "other days are left to `maintain`"
     rows = table(stream.lake, "metric_points").sort_by([("partition", "ascending"), ("offset", "ascending"),
                                                         ("metric", "ascending")])  # fmt: skip
     assert merge(stream) == {each.name: {"pushes": 4, "quarantine": 0, "client_events": 0}.get(each.name, 8)
@@ -227,12 +228,6 @@ def test_pushes_that_are_not_judged_stay_as_they_are(tmp_path: Path) -> None:
             assert followed.merge(EVENING, 4) == 4
     assert followed.merge(EVENING, 5) == 0
     assert waiting
-
-
-@pytest.mark.usefixtures("few")
-def test_other_days_are_left_to_maintain(tmp_path: Path) -> None:
-    stream, _ = stream_of(tmp_path, 3, 4)
-    assert set(merge(stream, today="2026-11-21").values()) == {0}
 
 
 @pytest.mark.usefixtures("few")

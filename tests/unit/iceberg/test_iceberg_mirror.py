@@ -255,7 +255,8 @@ def test_snapshots_and_metadata_are_bounded(tmp_path: Path) -> None:
     folder = tmp_path / FOLDER / POINTS / "metadata"
     for minute in range(1, 7):
         put(tmp_path, minute)
-        own.follow()
+        assert own.follow() is not None
+        assert own.follow() is None  # there is nothing new
     assert len(snapshots(tmp_path, POINTS)) == 3
     assert own.tidy() == 0  # readers may have begun
     for path in folder.iterdir():
@@ -461,6 +462,8 @@ def test_of_two_commits_at_once_one_counts(tmp_path: Path) -> None:
         second.commit(live_files(tmp_path))
     assert is_same(tmp_path, POINTS)
     assert second.follow() is None
+    put(tmp_path, 2)
+    assert second.follow() is not None
 
 
 def test_a_folder_that_was_moved_is_refused(tmp_path: Path) -> None:

@@ -82,10 +82,16 @@ def test_aliases_and_rules_of_the_cluster_go_first(tmp_path: Path) -> None:
     own = [row | {"cluster_id": "c", "application": "of c", "position": 5} for row in every]
     ended = [row | {"cluster_id": "c", "valid_to": 0, "position": 0, "application": "ended"} for row in every]
     clients = [client("a"), client("b", cluster_id="d"), client("named"), client("id", client_id="named")]
-    aliases = [{"client_id": "named", "application": "n"}, {"client_instance_id": "id", "application": "i"}]
+    clients.append(client("elsewhere", client_id="named", cluster_id="d"))
+    aliases = [
+        {"client_instance_id": "id", "application": "i", "owner": "q"},
+        {"client_id": "named", "application": "any n", "owner": "o"},
+        {"client_id": "named", "application": "n", "owner": "p", "cluster_id": "c"},
+    ]  # fmt: skip
     assert owned(clients, every + own + ended, aliases) == {
         "a": ("of c", "o", None, "rule 5"), "b": ("any", "o", None, "rule 0"),
-        "named": ("n", None, None, "alias of the client id"), "id": ("i", None, None, "alias of the instance"),
+        "elsewhere": ("any n", "o", None, "alias of the client id"),
+        "named": ("n", "p", None, "alias of the client id"), "id": ("i", "q", None, "alias of the instance"),
     }  # fmt: skip
 
 

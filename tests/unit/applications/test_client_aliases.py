@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -12,7 +11,6 @@ from kafka_telemetry_lake.jobs.cli import run_command
 from kafka_telemetry_lake.pipelines.applications.aliases import AliasError, read_aliases
 from kafka_telemetry_lake.pipelines.applications.aliases_topic import AliasRecord, aliases_of
 from tests.support.lake_tables import table
-from tests.support.sql_views import answer
 
 ID = "jHecHqLPQj2rnaP7QRzrmg"
 YAML = f"""
@@ -116,19 +114,3 @@ def test_sync_keeps_their_history(tmp_path: Path, capsys: pytest.CaptureFixture[
     file.write_text("aliases: [{}]")
     assert run_command("sync", flags) == 2
     assert "application: needed" in capsys.readouterr().err
-
-
-def test_the_instance_counts_before_the_client_id_and_the_cluster_before_all() -> None:
-    def client(instance: str, client_id: str, cluster: str = "c") -> dict[str, Any]:
-        return {"cluster_id": cluster, "client_instance_id": instance, "client_id": client_id, "step": 1}
-
-    aliases = [
-        {"client_id": "orders", "application": "shop", "owner": "a"},
-        {"client_id": "orders", "application": "shop of c", "owner": "b", "cluster_id": "c"},
-        {"client_instance_id": ID, "application": "canary", "owner": "c"},
-    ]
-    clients = [client(ID, "orders"), client("two", "orders"), client("three", "orders", "d"), client("four", "other")]
-    rows = answer("clients", {"client_changes": clients, "client_aliases": aliases})
-    assert {row["client_instance_id"]: (row["application"], row["owner"]) for row in rows} == {
-        ID: ("canary", "c"), "two": ("shop of c", "b"), "three": ("shop", "a"), "four": (None, None),
-    }  # fmt: skip

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import shutil
 from pathlib import Path
 
 import pyarrow as pa
@@ -251,15 +249,6 @@ def test_a_damaged_note_is_named_with_what_to_do(tmp_path: Path) -> None:
             counting(lake)
     note_of(lake).unlink()
     assert shown(counting(lake), "client", "records_sent") == {("c", "a"): 1}
-
-
-def test_an_empty_lake_has_no_series(tmp_path: Path) -> None:
-    lake = make_lake(tmp_path)
-    found = counting(lake)
-    found.read()
-    assert all(not dict(family.exported()) for family in found.families.values())
-    shutil.rmtree(Path(lake) / "client_changes")
-    assert json.loads(note_of(lake).read_text())["version"] >= 0
 
 
 def test_an_erased_client_is_in_no_note_and_instances_of_one_id_are_told_apart(tmp_path: Path) -> None:

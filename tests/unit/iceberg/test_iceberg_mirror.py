@@ -29,17 +29,15 @@ from kafka_telemetry_lake.pipelines.iceberg.places import FOLDER
 from kafka_telemetry_lake.pipelines.lake.delta_log import TableLog
 from kafka_telemetry_lake.pipelines.lake.log_files import NewFiles
 from kafka_telemetry_lake.pipelines.lake.table_files import DataFile
-from kafka_telemetry_lake.pipelines.replay import replay
 from kafka_telemetry_lake.pipelines.tables.operator import METRIC_POINTS
 from kafka_telemetry_lake.pipelines.tables.subscriptions import SUBSCRIPTIONS
 from kafka_telemetry_lake.pipelines.upkeep.maintenance import Maintenance, MaintenanceSettings
-from kafka_telemetry_lake.udfs.limits import DEFAULT_LIMITS
 from tests.support.erasable_lake import lake_of
 from tests.support.expired_logs import expire_log
 from tests.support.lake_tables import table
 from tests.support.ledger import Fleet
 from tests.support.ledger_check import check
-from tests.support.local_stream import SHARDS, LocalStream, run_tasks
+from tests.support.local_stream import SHARDS
 from tests.unit.iceberg.mirrored import (
     NAMES,
     NOON,
@@ -159,20 +157,6 @@ def test_merging_retention_and_vacuum_leave_the_same_rows(tmp_path: Path) -> Non
     assert changed(follow(tmp_path, POINTS)) == (1, 0)
     assert is_same(tmp_path, POINTS)
     assert [each["operation"] for each in snapshots(tmp_path, POINTS)] == ["overwrite", "append"]
-
-
-def test_a_replay_is_a_snapshot(tmp_path: Path) -> None:
-    stream, fleet = LocalStream(tmp_path), Fleet(clients=3)
-    for _ in range(2):
-        stream.batch(fleet.round())
-    follow(stream.lake)
-    before = files_of(stream.lake, POINTS)
-    replay.replay(str(stream.lake), str(stream.checkpoints), None, DEFAULT_LIMITS, 1, run_tasks)
-    changes = follow(stream.lake)
-    assert changes["pushes"] is None
-    assert changed(changes) == (len(files_of(stream.lake, POINTS)), len(before))
-    assert not files_of(stream.lake, POINTS) & before
-    assert is_same(stream.lake)
 
 
 def test_a_reshard_changes_nothing_for_readers(tmp_path: Path) -> None:
@@ -464,14 +448,3 @@ def test_of_two_commits_at_once_one_counts(tmp_path: Path) -> None:
     assert second.follow() is None
     put(tmp_path, 2)
     assert second.follow() is not None
-
-
-def test_a_folder_that_was_moved_is_refused(tmp_path: Path) -> None:
-    put(tmp_path / "lake")
-    follow(tmp_path / "lake", POINTS)
-    moved = (tmp_path / "lake").rename(tmp_path / "moved")
-    with pytest.raises(MirrorError, match="Iceberg's paths are absolute, so delete this folder"):
-        follow(moved, POINTS)
-    shutil.rmtree(moved / FOLDER)
-    follow(moved, POINTS)
-    assert is_same(moved, POINTS)

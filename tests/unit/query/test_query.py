@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 import resource
 import shutil
@@ -78,16 +76,6 @@ def test_jsonl_keeps_every_value_exact(capsys: pytest.CaptureFixture[str], lake:
     assert list(big) == METRIC_POINTS.stored.names
 
 
-def test_csv_reads_back(capsys: pytest.CaptureFixture[str], lake: Path) -> None:
-    _, out, _ = ask(
-        capsys, lake, 'SELECT metric, value_int, attributes, time FROM metric_points ORDER BY "offset"', "csv"
-    )
-    rows = list(csv.reader(io.StringIO(out)))
-    assert rows[0] == ["metric", "value_int", "attributes", "time"]
-    assert rows[1] == ["big", "4611686018427387905", "", "2026-11-21T12:00:00.123456Z"]
-    assert rows[2] == ['text\nlines, "quotes"', "", '{"node_id": "1", "topic": "a,b"}', ""]
-
-
 def test_table_is_for_people(capsys: pytest.CaptureFixture[str], lake: Path) -> None:
     _, out, _ = ask(capsys, lake, "SELECT client_id, octet_length(payload) AS bytes FROM pushes", "table")
     assert out.splitlines() == ["client_id  bytes", "---------  -----", "héllo          2"]
@@ -154,21 +142,6 @@ def test_points_name_the_subscriptions_that_asked_for_them(capsys: pytest.Captur
         assert ask(capsys, lake, sql) == (0, '{"subscriptions":[]}\n', "")
     finally:
         shutil.rmtree(lake / "subscriptions")
-
-
-@pytest.mark.parametrize(
-    ("sql", "said"),
-    [
-        ("SELECT nothing FROM pushes", "nothing"),
-        ("SELECT * FROM no_table", "this lake's tables: client_events, metric_points"),
-        ("SELEC 1", "syntax error"),
-    ],
-)
-def test_errors_are_one_line(capsys: pytest.CaptureFixture[str], lake: Path, sql: str, said: str) -> None:
-    code, out, err = ask(capsys, lake, sql)
-    assert (code, out) == (1, "")
-    assert len(err.splitlines()) == 1
-    assert said in err
 
 
 def test_starts_without_spark(lake: Path) -> None:

@@ -50,6 +50,7 @@ def lake(tmp_path_factory: pytest.TempPathFactory) -> str:
             "No function matches the given name and argument types 'sum(VARCHAR)'. You might need to add explicit type "
             "casts.",
         ),
+        ("SELEC 1", 'syntax error at or near "SELEC"'),
         ("SELECT 1 WHERE 'x'", "Could not convert string 'x' to BOOL"),
     ],
 )
@@ -71,6 +72,8 @@ def test_show_tables_lists_tables_and_views(lake: str, tmp_path: Path) -> None:
     assert rows["findings"]["meaning"].startswith("What is wrong with which client")
     with pytest.raises(QueryError, match="no lake at"):
         run_query(str(tmp_path), "SHOW TABLES")
+    with pytest.raises(QueryError, match="this lake's tables: client_events, metric_points"):
+        run_query(lake, "SELECT * FROM no_table")
 
 
 def test_a_table_that_the_lake_has_not_yet_is_empty(lake: str) -> None:

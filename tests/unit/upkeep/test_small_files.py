@@ -23,7 +23,7 @@ from kafka_telemetry_lake.pipelines.lake.table_files import TableFiles
 from kafka_telemetry_lake.pipelines.replay.replay import replay
 from kafka_telemetry_lake.pipelines.tables.operator import METRIC_POINTS, OPERATOR_TABLES, PUSH_OUTCOMES, PUSHES, TABLES
 from kafka_telemetry_lake.pipelines.tables.table import LOG_SETTINGS
-from kafka_telemetry_lake.pipelines.upkeep import merging, small_files
+from kafka_telemetry_lake.pipelines.upkeep import small_files
 from kafka_telemetry_lake.pipelines.upkeep.merging import MergeEndedError, merged
 from kafka_telemetry_lake.pipelines.upkeep.small_files import (
     AT_ONCE,
@@ -125,20 +125,6 @@ def test_a_merged_file_has_large_row_groups_whose_texts_are_dictionaries(tmp_pat
     ids = before["client_instance_id"]
     assert size["client_instance_id"] < 26 * len(pc.unique(ids)) + len(ids) + 100, "each text once, a byte for each row"
     assert file.rows == before.num_rows
-
-
-def test_a_merged_file_of_many_row_groups_is_merged_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    stream, _ = stream_of(tmp_path, 5, 4)
-    monkeypatch.setattr(merging, "ROWS_PER_GROUP", 40)
-    once = merged(METRIC_POINTS, Lake(str(stream.lake)), files(stream, "metric_points"))
-    monkeypatch.undo()
-    folder = stream.lake / "metric_points"
-    assert pq.read_metadata(folder / once.path).num_row_groups > 1
-    row = {"path": once.path, "partition": {"landed_date": once.landed_date}}
-    again = merged(METRIC_POINTS, Lake(str(stream.lake)), [row])
-    assert pq.read_metadata(folder / again.path).num_row_groups == 1
-    assert pq.read_table(folder / again.path).equals(pq.read_table(folder / once.path))
-    assert again.stats == once.stats
 
 
 def test_files_of_row_groups_with_other_attributes_are_merged(tmp_path: Path) -> None:

@@ -115,16 +115,6 @@ def test_the_end_goes_where_the_beginning_went_also_after_the_owner_changed(lake
     assert sent(lake, "a", owner="a") == []  # it wasn't sent its beginning
 
 
-def test_thousands_of_changes_are_several_messages(lake: str) -> None:
-    assert sent(lake) == []
-    for part in range(2):
-        record(lake, *(change(f"c{part}-{each}") for each in range(1000)))
-    found = sent(lake)
-    assert [len(each) for each in found] == [messages_module.MOST_CHANGES] * 4
-    assert len({subject for each in found for subject, _ in each}) == 2000
-    assert sent(lake) == []
-
-
 def test_a_full_outbox_leaves_changes_in_the_table(lake: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(outbox_module, "MOST_WAITING", 3)
     outbox = Messages(lake, "one", Match())

@@ -76,10 +76,6 @@ def test_show_tables_lists_tables_and_views(lake: str, tmp_path: Path) -> None:
         run_query(lake, "SELECT * FROM no_table")
 
 
-def test_a_table_that_the_lake_has_not_yet_is_empty(lake: str) -> None:
-    assert run_query(lake, "SELECT * FROM quotas").read_all().num_rows == 0
-
-
 @pytest.mark.parametrize(
     ("sql", "said"),
     [

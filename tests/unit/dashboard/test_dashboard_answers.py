@@ -97,15 +97,18 @@ def test_the_answers_asked_for_last_are_kept() -> None:
 
 def test_what_changed_at_a_moment_is_a_question_that_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     """The panel's comparison of two windows: the query that it runs is interrupted when nobody waits."""
+    begins = threading.Event()
 
     def compare(uri: str, application: str, at: datetime, window_s: int, check: Check) -> Comparison:
         connection = duckdb.connect()
         check(connection, SLOW)
+        begins.set()
         connection.sql(SLOW).to_arrow_table()
         raise AssertionError
 
     def wait_no_more(key: object, asks: object, ask: Callable[[Asked], pa.Table]) -> pa.Table:
         with Answers().asked(key, ask) as asked:
+            assert begins.wait(PATIENCE_S)
             assert not asked.done.wait(0.5)
         assert asked.done.wait(PATIENCE_S)
         assert asked.error is not None

@@ -146,6 +146,7 @@ def test_hostile_label_values_are_read_back_in_both_formats_and_a_client_named_o
             assert others == ({None: 5, "true": 1 + 2 + 3 + 4} if top == 10 else {None: 5})
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(shutil.which("promtool") is None, reason="no promtool")
 def test_promtool_finds_nothing_wrong_with_names_and_format(lake: str, tmp_path: Path) -> None:
     (tmp_path / "hostile").mkdir()

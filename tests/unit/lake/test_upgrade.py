@@ -144,6 +144,7 @@ def test_the_job_goes_on_where_the_release_stopped(lake: Path) -> None:
     assert asked(lake, f"SELECT pushes FROM clients WHERE client_instance_id = '{one}'") == [(len(gone),)]
 
 
+@pytest.mark.slow
 def test_commands_work_on_it_and_change_no_answer(
     kept: tuple[Path, Path], lake: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -20,7 +20,7 @@ from benchmarks.peers.collector import points_in
 from benchmarks.peers.cpu import TreeCpu
 from tests.support.patience import PATIENCE_S
 
-pytestmark = pytest.mark.lake  # it starts processes that burn CPU
+pytestmark = pytest.mark.slow  # it starts processes that burn CPU
 
 BURN = "import time\nwhile time.process_time() < {seconds}: pass\n"
 SLACK_S = 0.15  # the kernel's ticks

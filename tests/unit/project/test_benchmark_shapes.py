@@ -52,6 +52,7 @@ def header(landing: Landing, name: str) -> str:
     return dict(landing.headers)[name].decode()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("shape", SHAPES, ids=NAMED)
 def test_the_peers_get_the_same_pushes_decompressed(shape: Shape) -> None:
     fleet, plain = shape.fleets(100)
@@ -83,6 +84,7 @@ def test_the_cumulative_shape_is_few_clients_and_many_pushes_of_each() -> None:
     assert set().union(*map(temporalities, all_landings)) == {CUMULATIVE}
 
 
+@pytest.mark.slow
 def test_each_codec_is_used_with_both_temporalities() -> None:
     used = {
         (header(landing, "compression_type"), temporality)

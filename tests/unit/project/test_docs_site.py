@@ -16,7 +16,7 @@ from playwright.sync_api import sync_playwright
 
 from tests.support.patience import PATIENCE_S
 
-pytestmark = pytest.mark.lake  # it builds the site
+pytestmark = pytest.mark.slow  # it builds the site
 
 ROOT = Path(__file__).parents[3]
 DOCS = sorted((ROOT / "docs").glob("*.md"))
@@ -73,7 +73,6 @@ def test_what_is_fetched_from_elsewhere_would_be_found() -> None:
     assert not FROM_ELSEWHERE.search('<a href="https://kafka.apache.org">Kafka</a><script src="assets/x.js"></script>')
 
 
-@pytest.mark.slow
 @pytest.mark.skipif(CHROMIUM is None, reason="no Chromium")
 def test_the_search_works_from_the_disk(site: Path) -> None:
     with sync_playwright() as playwright:

@@ -39,16 +39,16 @@ def test_no_fault_is_put_back_twice() -> None:
     assert len(faults) >= 40
 
 
-@pytest.mark.lake
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("becomes", "tests", "result"),
     [
         ("a - b", ["test_sum", "test_other"], "survived"),  # each of them has to see it
-        pytest.param("a * b + nowhere", ["test_sum", "test_other"], "caught", marks=pytest.mark.slow),
-        pytest.param("a - b", ["test_gone"], "broken", marks=pytest.mark.slow),
-        pytest.param("a - b", ["test_sum"], "caught", marks=pytest.mark.slow),
-        pytest.param("a * b", ["test_sum"], "survived", marks=pytest.mark.slow),
-        pytest.param("a +", ["test_sum"], "caught", marks=pytest.mark.slow),
+        ("a * b + nowhere", ["test_sum", "test_other"], "caught"),
+        ("a - b", ["test_gone"], "broken"),
+        ("a - b", ["test_sum"], "caught"),
+        ("a * b", ["test_sum"], "survived"),
+        ("a +", ["test_sum"], "caught"),
     ],
 )
 def test_a_mutant_is_caught_if_all_its_tests_fail(tmp_path: Path, becomes: str, tests: list[str], result: str) -> None:
@@ -62,7 +62,7 @@ def test_a_mutant_is_caught_if_all_its_tests_fail(tmp_path: Path, becomes: str, 
     assert (tree / "added.py").read_text().count("a + b") == 1
 
 
-@pytest.mark.lake
+@pytest.mark.slow
 def test_without_a_mutant_all_tests_have_to_pass(tmp_path: Path) -> None:
     (tmp_path / "pytest.ini").write_text("[pytest]")
     (tmp_path / "test_x.py").write_text("def test_it(): assert False")

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.support import lane_costs
-from tests.support.lane_costs import BUDGETS, fixed_work_ms, over
+from tests.support.lane_costs import BUDGETS, LaneCosts, fixed_work_ms, over
 
 pytestmark = pytest.mark.lake  # it starts pytest
 
@@ -79,6 +79,14 @@ def test_seconds_are_those_of_the_file_whose_test_or_child_took_them(
     over_it = r"^BUDGET small took \d CPU-s; its budget is 1, and a quarter \(tests/budget.toml\)$"
     assert bool(re.search(over_it, output, re.MULTILINE)) == (name == "small")
     assert ("BUDGET" in output) == (name == "small")
+
+
+def test_what_processes_took_that_nobody_waited_for_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A browser's processes end without their parent: the kernel's sum falls from 7 to 3 s, and on to 2.5 s."""
+    looks = iter([1.0, 3.0, 7.0, 3.0, 4.0, 2.5])
+    monkeypatch.setattr(lane_costs, "cpu_s", lambda: next(looks))
+    costs = LaneCosts()
+    assert [costs.so_far() for _ in range(6)] == [1, 3, 7, 7, 8, 8]
 
 
 @pytest.mark.slow

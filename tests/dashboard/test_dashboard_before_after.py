@@ -95,6 +95,7 @@ def test_dashboard_before_and_after_by_a_link(open_page: Open) -> None:
     expect(changed).to_be_visible()
 
 
+@pytest.mark.slow
 def test_dashboard_before_and_after_by_a_click(open_page: Open) -> None:
     page = open_page("application", application="shop", range="6h")
     expect(page.get_by_text("Moment (UTC)")).to_have_count(0)

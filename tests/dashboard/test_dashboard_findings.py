@@ -64,6 +64,7 @@ def remarks(lake: Path) -> list[tuple[str, str, str, str]]:
     return [(row["finding_id"], row["change"], row["by"], row["why"]) for row in rows if row["by"]]
 
 
+@pytest.mark.slow
 def test_without_the_flag_it_only_reads_and_prints_commands(open_page: Open, serve: Serve, lake: Path) -> None:
     page = open_page("findings", at=serve(lake), finding_id=EVIL)
     assert (number(page, "Errors"), number(page, "Warnings")) == ("1", "1")

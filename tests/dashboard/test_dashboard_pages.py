@@ -206,6 +206,7 @@ def test_a_table_in_half_of_the_width_breaks_lines_rather_than_scrolls(open_page
     assert table.evaluate("box => box.scrollWidth - box.clientWidth") <= 0
 
 
+@pytest.mark.slow
 def test_dashboard_what_if_quota_says_whom_a_limit_throttles(serve: Serve, open_page: Open, tmp_path: Path) -> None:
     push = pa.Table.from_pylist([push_row(captured().slice(0, 1).to_pylist()[0]) | {"landed_at": NOON}], PUSHES.schema)
     lake = write_lake(tmp_path / "lake", push)

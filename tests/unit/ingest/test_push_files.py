@@ -163,6 +163,8 @@ def test_a_slice_holds_a_bounded_number_of_bytes(tmp_path: Path, monkeypatch: py
     assert [len(part) for part in read(lake(tmp_path / "a", ordered))] == [2, 2, 2]
     mixed = [ordered[1], ordered[0], *ordered[2:]]
     assert [len(part) for part in read(lake(tmp_path / "b", mixed))] == [2, 2, 2]
+    monkeypatch.setattr(push_files, "SLICE_BYTES", 10_000)  # less than a payload
+    assert [len(part) for part in read(lake(tmp_path / "c", ordered))] == [1] * 6
 
 
 def test_rows_far_larger_than_the_mean_do_not_share_a_slice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -192,11 +194,6 @@ def test_parts_are_joined_up_to_rows_and_bytes(monkeypatch: pytest.MonkeyPatch) 
     assert [each.num_rows for each in push_files.joined(parts, 1000)] == [30, 20]
     monkeypatch.setattr(push_files, "SLICE_BYTES", 1)
     assert [each.num_rows for each in push_files.joined(parts, 1000)] == [10] * 5
-
-
-def test_payloads_larger_than_a_slice_come_one_by_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(push_files, "SLICE_BYTES", 10)
-    assert [len(part) for part in read(lake(tmp_path, [push(0, i, payload=b"x" * 50) for i in range(3)]))] == [1, 1, 1]
 
 
 def test_no_files_and_empty_files_give_nothing(tmp_path: Path) -> None:

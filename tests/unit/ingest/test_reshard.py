@@ -296,14 +296,11 @@ def test_a_damaged_state_is_refused_and_stays(tmp_path: Path, capsys: pytest.Cap
     assert StateFolder(stream.state.uri, None, 1).batch_ids() == [0]
 
 
-@pytest.mark.parametrize(("shards", "cores", "flags"), [(8, 8, []), (9, 8, []), (2, 8, ["--shards", "2"])])
-def test_a_job_whose_shards_fit_says_nothing(shards: int, cores: int, flags: list[str]) -> None:
-    settings = parse(IngestSettings, ["--source", "files:in", "--lake", "my-lake", *flags], "test")
-    assert idle_cores(settings, shards, cores) is None
-
-
-def test_a_job_on_more_cores_says_what_would_use_them() -> None:
-    settings = parse(IngestSettings, ["--source", "files:in", "--lake", "my-lake", "--checkpoints", "c"], "test")
+def test_a_job_on_more_cores_than_shards_says_what_would_use_them() -> None:
+    flags = ["--source", "files:in", "--lake", "my-lake", "--checkpoints", "c"]
+    settings = parse(IngestSettings, flags, "test")
     assert idle_cores(settings, 2, 8) == (
         "2 shards on 8 cores: `telemetry-lake reshard --lake my-lake --checkpoints c --shards 8` would use them"
     )
+    assert [idle_cores(settings, shards, 8) for shards in (8, 9)] == [None, None]
+    assert idle_cores(parse(IngestSettings, [*flags, "--shards", "2"], "test"), 2, 8) is None

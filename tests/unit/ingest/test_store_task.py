@@ -95,11 +95,6 @@ def test_every_landed_day_has_a_file_and_the_operator_reads_what_was_landed(tmp_
     assert read.to_pylist() == pa.Table.from_pylist(rows, PUSHES_IN).to_pylist()
 
 
-def test_no_pushes_leave_no_file(tmp_path: Path) -> None:
-    assert stored(tmp_path) == []
-    assert stored(tmp_path, []) == []
-
-
 def test_payloads_that_are_alike_are_stored_once_although_they_are_apart(tmp_path: Path) -> None:
     """600 KB apart, which is within a page of a column and beyond what zstd's first level looks back."""
     payloads = [bytes(Random(number).randbytes(30_000)) for number in range(20)]
@@ -234,6 +229,7 @@ def test_a_task_that_is_tried_again_only_stores(
 def test_many_pushes_and_none_are_only_stored(
     tmp_path: Path, judge: ShardTask, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    assert stored(tmp_path) == stored(tmp_path, []) == []
     files, judged = results(StoreTask(str(tmp_path), judge), other("receiver_health", 1))
     assert ([file.table for file in files], judged) == (["receiver_health"], [])
     one, _ = results(StoreTask(str(tmp_path)), push(0, 1))

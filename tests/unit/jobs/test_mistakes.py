@@ -108,9 +108,11 @@ MISTAKES: list[tuple[str, int, str, float]] = [
     (f"{KAFKA} a:1 --kafka-options startingOffsets=latest", 2, "set --starting-offsets", 1),
     (f"{KAFKA} a:1 --kafka-options kafka.sasl.mechanism", 2, "kafka_options: allowed: NAME=VALUE", 1),
     # iceberg
+    ("iceberg", 2, "lake: required; set --lake or TELEMETRY_LAKE_LAKE", 1),
     ("iceberg --lake {lake} --refresh-seconds 5", 2, "refresh_seconds: needs --follow", 1),
     ("iceberg --lake {lake} --keep-snapshots 0", 2, "keep_snapshots: Input should be greater than or equal to 1", 1),
     # export
+    ("export", 2, "lake: required; set --lake or TELEMETRY_LAKE_LAKE", 1),
     ("export --lake new", 2, "no lake at new: create one with `telemetry-lake ingest", 6),
     ("export --lake {lake} --by client,topics", 2, "allowed: client, application, topic, software, instance", 1),
     ("export --lake {lake} --top 0", 2, "top: Input should be greater than or equal to 1", 1),
@@ -175,6 +177,7 @@ MISTAKES: list[tuple[str, int, str, float]] = [
     ("compare --lake {lake} --application a --at 2026-11-30", 2, "application: no client belongs to 'a'; telemetry", 6),
     ("compare --lake new --application a --at 2026-11-30", 2, "no lake at new: create one with", 6),
     # agents
+    ("mcp", 2, "lake: required; set --lake or TELEMETRY_LAKE_LAKE", 1),
     ("mcp --lake new", 2, "no lake at new: create one with `telemetry-lake ingest", 6),
     ("mcp --lake {lake} --max-rows 0", 2, "max_rows: Input should be greater than or equal to 1", 1),
     # SQL

@@ -41,19 +41,16 @@ def named(stream: LocalStream) -> set[str]:
     return {name for manifest in stream.state.readable() for names in manifest.states.values() for name in names}
 
 
-def test_it_copies_no_state(stream: LocalStream) -> None:
+def test_it_copies_no_state_whose_files_stay_until_it_is_dropped(stream: LocalStream) -> None:
     snapshot = the_snapshot(stream)
     folder = stream.checkpoints / "points-snapshots" / snapshot.name
     assert {path.suffix for path in folder.iterdir()} == {".json", ".parquet"}
-
-
-def test_its_state_files_stay_until_it_is_dropped(stream: LocalStream) -> None:
-    own = {name for names in the_snapshot(stream).states.values() for name in names}
+    own = {name for names in snapshot.states.values() for name in names}
     assert own - named(stream), "else this test shows nothing"
     assert own <= state_files(stream)
-    for shard, names in the_snapshot(stream).states.items():
+    for shard, names in snapshot.states.items():
         ShardFiles(stream.state.uri, shard).check(names)
-    Snapshots(str(stream.checkpoints)).drop(the_snapshot(stream))  # as `maintain` does beside the job
+    Snapshots(str(stream.checkpoints)).drop(snapshot)  # as `maintain` does beside the job
     stream.judge([])
     assert state_files(stream) == named(stream)
 

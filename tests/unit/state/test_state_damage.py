@@ -202,6 +202,12 @@ def both(damaged: LocalStream, right: LocalStream, fleet: Fleet) -> None:
     right.batch(records)
 
 
+def assert_goes_on(stream: LocalStream, right: LocalStream, fleet: Fleet) -> None:
+    assert state_of(stream) == state_of(right)
+    both(stream, right, fleet)
+    assert rows_of(stream.lake) == rows_of(right.lake)
+
+
 def a_state_file(stream: LocalStream, shard: int = 1) -> Path:
     return stream.checkpoints / "points-state" / stream.state.before(stream.batch_id).states[shard][0]
 
@@ -236,9 +242,7 @@ def test_a_rebuild_begins_at_the_newest_whole_snapshot(tmp_path: Path) -> None:
         damage(stream.checkpoints / "points-state" / name)
     done = rebuild(stream)
     assert done.snapshot == older
-    assert state_of(stream) == state_of(right)
-    both(stream, right, fleet)
-    assert rows_of(stream.lake) == rows_of(right.lake)
+    assert_goes_on(stream, right, fleet)
 
 
 @pytest.mark.slow
@@ -261,9 +265,7 @@ def test_a_batch_that_spark_has_not_marked_as_done_runs_again(tmp_path: Path) ->
     newest.load_as_version(newest.version() - 1)
     stream.judge(sorted(set(last) - {path.split("/pushes/")[-1] for path in newest.file_uris()}))
     assert rows_of(stream.lake) == rows_of(right.lake)
-    assert state_of(stream) == state_of(right)
-    both(stream, right, fleet)
-    assert rows_of(stream.lake) == rows_of(right.lake)
+    assert_goes_on(stream, right, fleet)
 
 
 @pytest.mark.slow
@@ -274,9 +276,7 @@ def test_a_damaged_manifest_is_made_anew_too(tmp_path: Path) -> None:
     with pytest.raises(StateError, match=r"manifest-0000000003\.json"):
         stream.judge([])
     assert rebuild(stream).shards == [0, 1]
-    assert state_of(stream) == state_of(right)
-    both(stream, right, fleet)
-    assert rows_of(stream.lake) == rows_of(right.lake)
+    assert_goes_on(stream, right, fleet)
 
 
 def test_a_rebuild_needs_no_log(tmp_path: Path) -> None:
@@ -288,10 +288,8 @@ def test_a_rebuild_needs_no_log(tmp_path: Path) -> None:
     done = rebuild(stream)
     assert (done.shards, done.snapshot is not None) == ([1], True)
     assert rebuild(stream).shards == []
-    assert state_of(stream) == state_of(right)
     assert not (stream.checkpoints / "points" / "rebuild.parquet").exists()
-    both(stream, right, fleet)
-    assert rows_of(stream.lake) == rows_of(right.lake)
+    assert_goes_on(stream, right, fleet)
 
 
 def test_what_can_not_be_rebuilt_says_what_else_to_do(tmp_path: Path) -> None:

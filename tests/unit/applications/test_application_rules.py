@@ -82,9 +82,10 @@ def test_aliases_and_rules_of_the_cluster_go_first(tmp_path: Path) -> None:
     own = [row | {"cluster_id": "c", "application": "of c", "position": 5} for row in every]
     ended = [row | {"cluster_id": "c", "valid_to": 0, "position": 0, "application": "ended"} for row in every]
     clients = [client("a"), client("b", cluster_id="d"), client("named"), client("id", client_id="named")]
-    clients.append(client("elsewhere", client_id="named", cluster_id="d"))
+    clients += [client("elsewhere", client_id="named", cluster_id="d"), client("canary", client_id="named")]
     aliases = [
         {"client_instance_id": "id", "application": "i", "owner": "q"},
+        {"client_instance_id": "canary", "application": "j"},
         {"client_id": "named", "application": "any n", "owner": "o"},
         {"client_id": "named", "application": "n", "owner": "p", "cluster_id": "c"},
     ]  # fmt: skip
@@ -92,6 +93,7 @@ def test_aliases_and_rules_of_the_cluster_go_first(tmp_path: Path) -> None:
         "a": ("of c", "o", None, "rule 5"), "b": ("any", "o", None, "rule 0"),
         "elsewhere": ("any n", "o", None, "alias of the client id"),
         "named": ("n", "p", None, "alias of the client id"), "id": ("i", "q", None, "alias of the instance"),
+        "canary": ("j", "p", None, "alias of the instance"),  # the owner that its own alias doesn't name
     }  # fmt: skip
 
 

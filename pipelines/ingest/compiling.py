@@ -13,7 +13,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 import pyarrow as pa
 
@@ -80,7 +80,8 @@ def compiled_in_background(say: Callable[[str], None]) -> Iterator[None]:
             yield
         finally:
             if child.poll() is None:
-                os.killpg(child.pid, signal.SIGTERM)  # and its own children, which compile
+                with suppress(ProcessLookupError):  # it ended meanwhile
+                    os.killpg(child.pid, signal.SIGTERM)  # and its own children, which compile
             relay.join()
 
 

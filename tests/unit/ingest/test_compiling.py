@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from contextlib import nullcontext
 from pathlib import Path
 
@@ -60,6 +61,20 @@ def test_the_end_of_the_block_ends_the_compiler(compiler: Path, monkeypatch: pyt
         if fails:
             raise OSError("no broker")
     wait_until(lambda: not any(map(runs, pids(compiler))))
+
+
+def test_a_compiler_that_ends_by_itself_while_it_is_ended(compiler: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def kill_late(pid: int, number: int) -> None:
+        wait_until(lambda: not psutil.pid_exists(pid))
+        killed.append(pid)
+        killpg(pid, number)
+
+    killpg, killed = os.killpg, list[int]()
+    monkeypatch.setenv("REST", "0.5")
+    monkeypatch.setattr(os, "killpg", kill_late)
+    with compiled_in_background(lambda _: None):
+        pass
+    assert killed
 
 
 def test_nothing_is_done_where_all_is_compiled(compiler: Path, monkeypatch: pytest.MonkeyPatch) -> None:

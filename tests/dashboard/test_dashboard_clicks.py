@@ -156,6 +156,7 @@ def test_names_are_links_to_their_pages(open_page: Open) -> None:
         on(page, f"Client id {client_id(SHOWN)}")
 
 
+@pytest.mark.slow
 def test_the_search_finds_every_kind_of_name(open_page: Open) -> None:
     page = open_page("")
     field = page.get_by_role("searchbox")

@@ -50,6 +50,8 @@ from tests.support.two_engines import compare, land, made_up, rounds, stored
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+pytestmark = pytest.mark.slow
+
 PLACE = ("--catalog", "spark_catalog", "--schema", "client_telemetry")
 
 
@@ -164,7 +166,6 @@ def both(
         yield both
 
 
-@pytest.mark.slow
 def test_whole_tables_are_the_same(spark: SparkSession, both: Both) -> None:
     compared = compare(stored(both.path), stored(both.managed))
     assert compared.differences == {}
@@ -176,7 +177,6 @@ def test_whole_tables_are_the_same(spark: SparkSession, both: Both) -> None:
     assert (both.checkpoints / "spark" / "state").is_dir()
 
 
-@pytest.mark.slow
 @pytest.mark.soak  # made-up pushes give the same rows in Spark, and these in test_both_engines.py without Spark
 def test_captured_pushes(spark: SparkSession, ingest: Ingest, names: Names, tmp_path: Path) -> None:
     ingest(CAPTURED, tmp_path / "path", *SHARDS)
@@ -188,7 +188,6 @@ def test_captured_pushes(spark: SparkSession, ingest: Ingest, names: Names, tmp_
     assert clients_of(tmp_path / "managed") == clients_of(tmp_path / "path")
 
 
-@pytest.mark.slow
 def test_the_tables_of_a_lake_by_path_are_another_lakes(spark: SparkSession, names: Names, tmp_path: Path) -> None:
     records = made_up(Random(2), 1)
     land(tmp_path / "source", 0, records)
@@ -205,7 +204,6 @@ def test_the_tables_of_a_lake_by_path_are_another_lakes(spark: SparkSession, nam
     assert compare(before, stored(by_path.lake)).differences == {}
 
 
-@pytest.mark.slow
 def test_views_of_the_schema(
     spark: SparkSession, both: Both, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -224,7 +222,6 @@ def test_views_of_the_schema(
     assert spark.table(both.names.of("subscriptions")).isEmpty()  # a table that the lake lacks
 
 
-@pytest.mark.slow
 def test_checkpoints_of_another_lake_or_of_before_are_refused(
     spark: SparkSession, both: Both, names: Names, tmp_path: Path
 ) -> None:
@@ -251,7 +248,6 @@ def flags_of(tmp_path: Path, source: Path) -> list[str]:
             "--checkpoints", str(tmp_path / "checkpoints"), *SHARDS]  # fmt: skip
 
 
-@pytest.mark.slow
 @pytest.mark.soak
 def test_captured_pushes_in_a_metastore(hive: HiveCatalog, ingest: Ingest, tmp_path: Path) -> None:
     """Each command is a process of its own. What it knows of the tables is in the metastore."""
@@ -268,7 +264,6 @@ def test_captured_pushes_in_a_metastore(hive: HiveCatalog, ingest: Ingest, tmp_p
     assert len(DeltaTable(hive.tables("client_telemetry") / "pushes").file_uris()) == 1
 
 
-@pytest.mark.slow
 @pytest.mark.soak
 def test_a_job_that_is_killed_goes_on(hive: HiveCatalog, ingest: Ingest, tmp_path: Path) -> None:
     """At the first commit of its second batch that can be seen."""
@@ -292,7 +287,6 @@ def test_a_job_that_is_killed_goes_on(hive: HiveCatalog, ingest: Ingest, tmp_pat
     assert compared.rows["metric_points"] > 0
 
 
-@pytest.mark.slow
 @pytest.mark.soak
 def test_it_follows_its_source_until_it_is_stopped(hive: HiveCatalog, tmp_path: Path) -> None:
     random = Random(3)
@@ -324,7 +318,6 @@ def appends(pushes: Path) -> int:
     return sum(entry.get("operation") == "WRITE" for entry in DeltaTable(pushes).history())
 
 
-@pytest.mark.slow
 def test_a_catalog_in_memory_is_refused(tmp_path: Path) -> None:
     argv = HiveCatalog(tmp_path).command(*flags_of(tmp_path, CAPTURED))
     done = subprocess.run(argv, cwd=ROOT, capture_output=True, text=True, check=False)

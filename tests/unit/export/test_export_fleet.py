@@ -127,6 +127,7 @@ def test_the_rest_of_a_gauge_has_its_sum_or_its_greatest_value() -> None:
     assert _first(summed, ["cluster_id", "client_id"], long, 2) == [({"cluster_id": "c", "client_id": "x" * 256}, 3.0)]
 
 
+@pytest.mark.slow
 def test_hostile_label_values_are_read_back_in_both_formats_and_a_client_named_other_is_not_the_rest(
     tmp_path: Path,
 ) -> None:

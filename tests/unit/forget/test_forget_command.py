@@ -105,6 +105,7 @@ def test_it_reports_what_went_as_a_table_and_as_json(tmp_path: Path, capsys: pyt
     assert traces(stream.lake, [*clients[2].texts, *clients[1].texts]) == set()
 
 
+@pytest.mark.slow
 def test_the_first_maintain_after_a_day_ends_the_history_and_the_status_says_so(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

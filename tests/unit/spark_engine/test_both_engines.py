@@ -59,6 +59,7 @@ def test_captured_pushes_give_the_same_tables(tmp_path: Path) -> None:
     assert compared.rows["metric_points"] == 157_260
 
 
+@pytest.mark.slow
 def test_a_push_that_fails_is_set_aside_by_both(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(payloads, "decode", poison.decode)
     part = [*pushes(1)[0], record(5000, poison.payload("value_error"), compression_type="none")]

@@ -219,6 +219,13 @@ def test_c9_there_and_back_again_in_batches_of_one_and_of_all(metrics: list[Any]
     assert values_of(Shard().points(*(push(i, metric) for i, metric in enumerate(metrics))), *RESULT) == results
 
 
+def test_c9_both_temporalities_in_one_push_count_no_total() -> None:
+    shard = Shard()
+    shard.run(push(1, counter(1, 0, 1, name="another.total")))
+    rows = shard.points(push(2, delta(14, 2, 2), counter(20, 0, 3)))
+    assert values_of(rows, *RESULT) == [("flip_baseline", 0, None)] * 2
+
+
 def test_c9_a_late_push_is_no_flip() -> None:
     shard = Shard()
     shard.run(push(1, delta(1, 0, 1)), push(2, counter(5, 0, 3)))

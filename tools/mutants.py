@@ -35,7 +35,7 @@ AT_ONCE = 2
 IMPORTED = ("hypothesis", "numpy", "pyarrow.compute", "pyarrow.dataset", "pyarrow.parquet", "duckdb", "deltalake",
             "sqlglot", "pydantic_settings", "yaml", "opentelemetry.proto.metrics.v1.metrics_pb2")  # fmt: skip
 OWN = ("kafka_telemetry_lake", "tests", "tools", "benchmarks")
-# What a test waits for an event that a mutant takes away. It is less than for one that is only late on a busy machine.
+# Seconds that a test waits for an event, which a mutant may have taken away: without one it may only be late.
 PATIENCE_S = 60.0
 RESULTS = ("survived", "caught", "broken")
 
